@@ -106,6 +106,14 @@ const KEYS: &[&str] = &[
     "defaults.launcher",
     "defaults.role",
     "defaults.isolation",
+    "placements",
+    "placements.*.kind",
+    "placements.*.host",
+    "placements.*.cwd",
+    "placements.*.args",
+    "placements.*.program",
+    "launchers.*.placement",
+    "defaults.placement",
 ];
 
 /// Returns the value at a path; `*` selects the first entry.
@@ -152,7 +160,9 @@ fn the_example_has_no_other_keys() {
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };
         for (key, value) in members {
-            let name = if ["launchers", "roleHints", "prices", "schedules", "triggers"].contains(&path) {
+            let name = if ["launchers", "roleHints", "prices", "placements", "schedules", "triggers"]
+                .contains(&path)
+            {
                 "*"
             } else {
                 key

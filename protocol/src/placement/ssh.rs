@@ -23,7 +23,7 @@ const OPTIONS: [&str; 11] = [
 /// The client, searched in the PATH.
 pub const CLIENT: &str = "ssh";
 /// Exit code of the client if it failed itself.
-const CLIENT_FAILED: i32 = 255;
+pub const CLIENT_FAILED: i32 = 255;
 /// Exit codes of a shell that found no program, or could not execute it.
 const NO_PROGRAM: [i32; 2] = [127, 126];
 /// Maximum length of the client's standard error in a message, in bytes.

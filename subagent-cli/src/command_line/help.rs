@@ -18,7 +18,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "land", "cancel"]),
     ("Questions", &["approve", "answer", "approval"]),
     ("Overview", &["top", "ls", "status", "panel", "tree", "budget", "usage", "summary"]),
-    ("Agents", &["init", "launcher", "agent", "memory", "policy", "config"]),
+    ("Agents", &["init", "launcher", "placement", "agent", "memory", "policy", "config"]),
     (
         MORE,
         &[
@@ -117,6 +117,7 @@ const FLAGS: &[(&str, &[&str])] = &[
             "tree",
             "controller_id",
             "cwd",
+            "on",
             "config",
             "resume",
             "mode",

@@ -26,6 +26,7 @@ mod memory;
 mod message;
 mod notify;
 mod panel;
+mod placement;
 mod policy;
 mod prompt;
 mod prune;
@@ -112,6 +113,8 @@ pub(crate) enum CliCommand {
     Config(CommandGroup<config::ConfigCommand>),
     /// List, test and log in the agents that can be started
     Launcher(CommandGroup<launcher::LauncherCommand>),
+    /// List, check and prepare other machines on which workers run
+    Placement(CommandGroup<placement::PlacementCommand>),
     /// Show the roles of workers
     Role(CommandGroup<role::RoleCommand>),
     /// Print the prompt for a manager agent
@@ -203,6 +206,7 @@ impl CliCommand {
             Self::Init(args) => init::run(&args, context),
             Self::Config(CommandGroup(command)) => command.run(context),
             Self::Launcher(CommandGroup(command)) => command.run(context),
+            Self::Placement(CommandGroup(command)) => command.run(context),
             Self::Role(CommandGroup(command)) => command.run(context),
             Self::Prompt(CommandGroup(command)) => command.run(context),
             Self::Agent(CommandGroup(command)) => command.run(context),

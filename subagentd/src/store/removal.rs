@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::placement::Placement;
 use subagent_protocol::time::Timestamp;
 
 use super::controllers::{self, ControllerRow, OwnerCheck};
@@ -24,6 +25,8 @@ const PIECE_BYTES: i64 = 1024 * 1024;
 pub(crate) struct Removal {
     pub(crate) id: RowId,
     pub(crate) worker_id: WorkerId,
+    /// Where its runtimes were started, if any was; `None` beside the daemon.
+    pub(crate) placement: Option<Placement>,
 }
 
 /// Marks a stopped worker as removed. Returns false if it does not exist or is not stopped.
@@ -75,9 +78,16 @@ pub(crate) fn check_owner_of_all(
 
 /// Returns all unfinished removals, oldest first.
 pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
-    let sql = "SELECT id, worker_id FROM workers WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
+    let sql = "SELECT id, worker_id, CASE WHEN incarnation > 0 THEN placement END FROM workers
+               WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
     let found = rows::all(connection, sql, [], |row| {
-        Ok(Removal { id: RowId(row.get(0)?), worker_id: rows::parsed(row, 1)? })
+        let placement: Option<String> = row.get(2)?;
+        Ok(Removal {
+            id: RowId(row.get(0)?),
+            worker_id: rows::parsed(row, 1)?,
+            // An unreadable one must not keep the rest from being removed.
+            placement: placement.and_then(|text| serde_json::from_str(&text).ok()),
+        })
     })?;
     Ok(found)
 }

@@ -179,6 +179,9 @@ impl CommandScene<'_> {
             "subagent agent show" => (words(&["explore"]), &[]),
             "subagent memory show" | "subagent memory edit" => (words(&["none"]), &["MEMORY_NOT_FOUND"]),
             "subagent memory clear" => (words(&["none", "--yes"]), &["MEMORY_NOT_FOUND"]),
+            "subagent placement check" | "subagent placement prepare" => {
+                (words(&["none"]), &["PLACEMENT_NOT_FOUND"])
+            }
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent task run" => (words(&["--launcher", "demo", "--text", "!stream 50"]), &[]),
             "subagent task message" => (words(&[&self.task(), "--text", "!stream 50", "--allow-fresh"]), &[]),
@@ -250,6 +253,7 @@ impl CommandScene<'_> {
             | "subagent role list"
             | "subagent agent list"
             | "subagent memory list"
+            | "subagent placement list"
             | "subagent agent validate"
             | "subagent prompt render"
             | "subagent demo"

@@ -48,6 +48,7 @@ const KEYS: &[&str] = &[
     "parked",
     "onRateLimit",
     "sandbox",
+    "placement",
     "agent",
 ];
 

@@ -5,7 +5,7 @@ use subagent_protocol::api::{AgentView, Doing, QueueView, TaskView, WorkerOvervi
 
 use super::questions::open;
 use super::view::{PageRenderer, called, optional, shown as value};
-use super::workers::{sandbox, tokens};
+use super::workers::{placement, sandbox, tokens};
 use crate::output::advice;
 use crate::output::page::shorten;
 use crate::output::style::Style;
@@ -55,6 +55,7 @@ pub(super) fn shown(view: &mut PageRenderer, counted: &CountedOverview) {
         ("launcher", Style::Plain, fitting(&worker.launcher)),
         ("branch", Style::Plain, fitting(&optional(branch))),
         ("cwd", Style::Plain, fitting(&worker.cwd)),
+        ("on", Style::Plain, fitting(&placement(worker))),
         ("sandbox", Style::Plain, fitting(&sandbox(worker))),
         ("session", Style::Plain, fitting(&worker.session_id)),
         ("last error", Style::Bad, optional(worker.last_error.as_ref())),

@@ -66,6 +66,11 @@ const LISTS: &[ListColumns] = &[
         ],
     ),
     (
+        "placement.listed",
+        &[("NAME", "name", Name), ("KIND", "kind", Text), ("HOST", "host", Text), ("FOLDER", "cwd", Text)],
+    ),
+    ("placement.checked", &[("STEP", "step", Name), ("FOUND", "found", Text)]),
+    (
         "daemons.listed",
         &[
             ("PID", "pid", Name),

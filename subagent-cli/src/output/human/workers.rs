@@ -302,6 +302,7 @@ fn facts(view: &mut PageRenderer, worker: &WorkerView) {
         ("role", Style::Plain, worker.role.clone()),
         ("cwd", Style::Plain, worker.cwd.clone()),
         ("branch", Style::Plain, optional(worker.worktree.as_ref().map(|worktree| &worktree.branch))),
+        ("on", Style::Plain, placement(worker)),
         ("sandbox", Style::Plain, sandbox(worker)),
         ("controller", Style::Plain, worker.controller_id.to_string()),
         ("session", Style::Plain, worker.session_id.clone()),
@@ -323,6 +324,15 @@ fn facts(view: &mut PageRenderer, worker: &WorkerView) {
 fn parked(view: &PageRenderer, parked: ParkedView) -> String {
     let (left, reason) = (view.left(parked.until), parked.reason.as_str().replace('_', " "));
     format!("{left} left, until {} ({reason})", parked.until)
+}
+
+/// The other machine where a worker runs.
+pub(super) fn placement(worker: &WorkerView) -> String {
+    let shown = worker.placement.as_ref().map(|on| match on.name == on.host {
+        true => on.name.clone(),
+        false => format!("{} ({} {})", on.name, on.kind, on.host),
+    });
+    shown.unwrap_or_default()
 }
 
 /// What an agent may reach, and what enforces it.

@@ -15,6 +15,7 @@ use crate::or_never::sleep_until;
 use crate::store::removal::{self, EventDeletion, Removal};
 use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, retention, workers};
 use crate::supervisor::cleanup::removal::{forget, retention_cutoff, stopped_before};
+use crate::supervisor::runtimes::carrier;
 use crate::supervisor::shared::{SupervisorState, is_ending};
 use crate::supervisor::tasks::task_archive::archive_tasks;
 use crate::supervisor::{Supervisor, entropy};
@@ -92,6 +93,9 @@ async fn finish(shared: &SupervisorState, removal: &Removal) -> Result<bool> {
         delete_events(shared, EventDeletion::all(id)).await?;
         repeat(shared, ForeignKeys::Checked, move |c| removal::delete_references(c, id)).await?;
         repeat(shared, ForeignKeys::KnownToBeNone, move |c| removal::delete_turns(c, id)).await?;
+        if let Some(placement) = &removal.placement {
+            carrier::discard(placement, &shared.setup, &removal.worker_id).await;
+        }
         subagent_failpoint::hit("remove.before_files");
         if !orphaned_files::remove_all_of(shared, removal.worker_id.as_str()).await {
             return Ok(false);

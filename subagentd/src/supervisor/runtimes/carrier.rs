@@ -3,12 +3,14 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use subagent_config::environment::passes_on;
 use subagent_protocol::ids::{WorkerId, hex};
-use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::ssh::{self, SshPlacement};
+use subagent_protocol::placement::{PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
@@ -17,6 +19,8 @@ use crate::supervisor::shared::DaemonSettings;
 
 /// The variable of the daemon that the command gets, beside those that every process gets.
 const PASSED_ON: &str = "SUBAGENT_LOG";
+/// Time limit of the removal of a worker's files there.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) enum Carrier {
@@ -116,6 +120,22 @@ pub(crate) async fn with_program(
         }
         other => Ok(other),
     }
+}
+
+/// Removes the files of a removed worker on another machine. One that cannot be reached keeps them;
+/// the log says where.
+pub(crate) async fn discard(placement: &Placement, setup: &DaemonSettings, worker: &WorkerId) {
+    let carrier = Carrier::of(placement, setup);
+    let Some(remote) = carrier.remote() else { return };
+    let mut command = carrier.command("discard", worker);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let why = match tokio::time::timeout(DISCARD_TIMEOUT, command.output()).await {
+        Ok(Ok(output)) if output.status.success() => return,
+        Ok(Ok(output)) => ssh::cleaned(&output.stderr),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it did not end in time".to_owned(),
+    };
+    tracing::warn!(%worker, host = %remote.host, why, "the files of a removed worker are left in {PLACED_THERE}");
 }
 
 fn sha256(path: &Path) -> std::io::Result<String> {

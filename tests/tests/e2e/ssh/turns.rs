@@ -93,6 +93,8 @@ fn a_runtime_that_is_killed_there_is_lost_and_another_one_follows() {
     let worker = start(&sandbox);
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let runtime = sandbox.runtime(&worker);
+    let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
+    wait_until("the prompt", DEADLINE, || (super::number(&sandbox, dispatched) > 0).then_some(()));
     runtime.signal(Signal::SIGKILL);
     let end = sandbox.turn_end(&accepted);
     assert_eq!(end["data"]["error"]["code"], "RUNTIME_LOST", "{end}");

@@ -1,0 +1,116 @@
+//! `placement prepare`: puts the runtime of this installation onto another machine, under a path with
+//! its version and hash. A second time it finds it there and does nothing.
+
+use std::time::Duration;
+
+use clap::Args;
+use nix::sys::utsname::uname;
+use serde_json::json;
+use subagent_config::placements;
+use subagent_protocol::Code;
+use subagent_protocol::placement::ssh::{self, SshPlacement};
+
+use super::remote::{self, LocalRuntime, SHORT};
+use crate::client::block_on;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
+use crate::context::CliContext;
+use crate::failure::{Failure, Result};
+use crate::output::CliOutcome;
+
+/// Time limit of an upload.
+const UPLOAD: Duration = Duration::from_secs(600);
+
+/// Put the program that runs workers onto another machine
+///
+/// It is sent through ssh into ~/.local/share/subagent/runtime there, in a folder of its version.
+/// Earlier versions stay for the workers that they run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent placement prepare gpu1
+  subagent placement prepare gpu1 --json")]
+pub(crate) struct PlacementPrepareArgs {
+    /// The placement of the config file
+    #[arg(value_name = "NAME")]
+    pub(crate) placement: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<CliOutcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let placement = placements::by_name(&loaded.config, &args.placement)?;
+    if let Some(program) = &placement.program {
+        let message = format!("the placement `{}` has a `program` of its own ({program})", placement.name);
+        return Err(Failure::argument(message)
+            .with("placement", placement.name.as_str())
+            .with("program", program.as_str())
+            .recommend("put it there yourself, or remove `program` from the placement"));
+    }
+    let runtime = LocalRuntime::read()?;
+    let program = runtime.program(placement);
+    let uploaded = block_on(prepared(placement, &runtime, &program))?;
+    let data = json!({
+        "name": placement.name, "host": placement.host, "program": program,
+        "version": env!("CARGO_PKG_VERSION"), "sha256": runtime.sha256, "bytes": runtime.bytes,
+        "uploaded": uploaded,
+    });
+    let done = if uploaded { "prepared" } else { "is prepared already" };
+    let shown = format!("{} {done}: {}:{program}", placement.name, placement.host);
+    Ok(CliOutcome::report("placement.prepared", data, shown))
+}
+
+/// Puts the runtime there, unless it is there. Returns whether it was sent.
+async fn prepared(placement: &SshPlacement, runtime: &LocalRuntime, program: &str) -> Result<bool> {
+    same_system(placement).await?;
+    let (file, sha256) = (ssh::path_word(program), &runtime.sha256);
+    let look = format!("test -x {file} && test \"$(sha256sum < {file} | cut -c1-64)\" = {sha256}");
+    if remote::run(placement, &script(&look), None, SHORT).await?.code == 0 {
+        return Ok(false);
+    }
+    // The last step makes it visible. The trap removes what a cut connection left.
+    let put = format!(
+        "set -e; umask 077; f={file}; d=\"${{f%/*}}\"; mkdir -p \"$d\"; t=$(mktemp \"$d/upload.XXXXXX\"); \
+         trap 'rm -f \"$t\"' EXIT; cat > \"$t\"; \
+         test \"$(sha256sum < \"$t\" | cut -c1-64)\" = {sha256} || {{ echo 'the upload is incomplete' >&2; exit 3; }}; \
+         chmod 700 \"$t\"; \"$t\" --version > /dev/null; sync; mv -f \"$t\" \"$f\"",
+    );
+    let put = remote::run(placement, &script(&put), Some(&runtime.path), UPLOAD).await?;
+    match put.code {
+        0 => Ok(true),
+        _ => Err(put.failure(placement, program).recommend(format!(
+            "free space on {}, or check what its standard error says, and prepare it again",
+            placement.host
+        ))),
+    }
+}
+
+fn script(text: &str) -> String {
+    ssh::line("/bin/sh", &["-c", text], false)
+}
+
+/// Refuses a machine on which this program cannot run.
+async fn same_system(placement: &SshPlacement) -> Result<()> {
+    let there = remote::run(placement, "uname -sm", None, SHORT).await?.last_line();
+    let here = uname().map_err(|error| Failure::new(Code::Internal, format!("uname: {error}")))?;
+    let text = |word: &std::ffi::OsStr| word.to_string_lossy().into_owned();
+    let here = format!("{} {}", text(here.sysname()), text(here.machine()));
+    if there == here {
+        return Ok(());
+    }
+    let message = format!(
+        "this installation is for {here}, and {} (placement `{}`) is {there}",
+        placement.host, placement.name
+    );
+    Err(Failure::new(Code::PlacementNotPrepared, message)
+        .with("placement", placement.name.as_str())
+        .with("host", placement.host.as_str())
+        .with("here", here)
+        .with("there", there)
+        .recommend(format!(
+            "install this version for that system there, and set placements.{}.program to its subagent-runtime",
+            placement.name
+        )))
+}

@@ -1,0 +1,90 @@
+//! `placement prepare`, `check` and `list`: the runtime is put there once, whole or not at all.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::TestSandbox;
+
+use super::host::{SshHost, start};
+
+/// Returns the files in the folders of prepared runtimes there.
+fn prepared(host: &SshHost) -> Vec<PathBuf> {
+    let versions = fs::read_dir(host.home().join(".local/share/subagent/runtime"));
+    let folders = versions.into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|file| file.path()));
+    files.collect()
+}
+
+#[test]
+fn a_host_is_prepared_once_and_then_runs_workers() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    host.place(&sandbox, json!({}));
+    let listed = sandbox.run(&["placement", "list"]).data_of("placement.listed");
+    assert_eq!((&listed["count"], &listed["items"][0]["host"]), (&json!(1), &json!("there")), "{listed}");
+    let error = sandbox.run(&["placement", "check", "there"]).error("PLACEMENT_NOT_PREPARED");
+    assert_eq!(error["details"]["steps"][0]["step"], "host", "{error}");
+    let prepare = || sandbox.run(&["placement", "prepare", "there"]).data_of("placement.prepared");
+    let first = prepare();
+    assert_eq!(first["uploaded"], true, "{first}");
+    let files = prepared(&host);
+    let [file] = &files[..] else { panic!("{files:?}") };
+    let here = fs::read(sandbox.executable("subagent-runtime")).unwrap();
+    assert!(fs::read(file).unwrap() == here, "it was changed on its way");
+    let again = prepare();
+    assert_eq!((&again["uploaded"], &again["program"]), (&json!(false), &first["program"]), "{again}");
+    let checked = sandbox.run(&["placement", "check", "there"]).data_of("placement.checked");
+    let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
+    assert_eq!(steps, ["host", "runtime", "folder", "stream"], "{checked}");
+    sandbox.init();
+    let worker = start(&sandbox);
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    // A damaged file is replaced.
+    fs::remove_file(file).unwrap();
+    fs::write(file, "#!/bin/sh\n").unwrap();
+    assert_eq!(prepare()["uploaded"], true);
+    assert_eq!(prepared(&host), files);
+    sandbox.finish();
+}
+
+#[test]
+fn a_host_that_cannot_be_prepared_says_why() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let prepare = || sandbox.run(&["placement", "prepare", "there"]);
+    let error = prepare().error("INVALID_ARGUMENT");
+    assert!(error["message"].as_str().unwrap().contains("`program`"), "{error}");
+    host.place(&sandbox, json!({}));
+    // Its folder is a file.
+    fs::create_dir_all(host.home().join(".local/share")).unwrap();
+    fs::write(host.home().join(".local/share/subagent"), "").unwrap();
+    let error = prepare().error("PLACEMENT_NOT_PREPARED");
+    assert!(error["details"]["stderr"].as_str().unwrap().contains("mkdir"), "{error}");
+    host.configure_client("other", "host");
+    let _ = prepare().error("PLACEMENT_UNREACHABLE");
+    let _ = sandbox.run(&["placement", "check", "there"]).error("PLACEMENT_UNREACHABLE");
+    let error = sandbox.run(&["placement", "check", "nowhere"]).error("PLACEMENT_NOT_FOUND");
+    assert_eq!(error["details"]["available"], json!(["there"]), "{error}");
+    host.configure_client("user", "host");
+    let program = sandbox.executable("subagent-runtime");
+    host.place(&sandbox, json!({"program": program, "cwd": "~/absent"}));
+    let error = sandbox.run(&["placement", "check", "there"]).error("PLACEMENT_FOLDER_MISSING");
+    assert_eq!(error["details"]["steps"].as_array().unwrap().len(), 2, "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_task_and_a_run_go_there_too() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let args = ["task", "run", "--launcher", "demo", "--on", "there", "--text", "!shell pwd"];
+    let task = sandbox.run(&args).document();
+    assert!(task.to_string().contains(host.work().to_str().unwrap()), "{task}");
+    let run = sandbox.run(&["run", "--on", "there", "demo", "!shell pwd"]).document();
+    assert!(run.to_string().contains(host.work().to_str().unwrap()), "{run}");
+    let _ = sandbox.command("subagentd").args(["stop", "--workers", "--json"]).run();
+    sandbox.finish();
+}
