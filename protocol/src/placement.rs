@@ -47,7 +47,7 @@ impl Placement {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementView {
-    /// `ssh`.
+    /// Kind of the placement, which is `ssh`.
     pub kind: String,
     /// Name of the placement in the config file at the worker's start.
     pub name: String,

@@ -488,7 +488,7 @@ mod tests {
             assert!(last.starts_with("  controller "), "{text}");
             assert!(text.lines().all(|line| line.width() <= WIDTH), "{text}");
         }
-        assert!(short("").lines().count() <= 47, "{}", short(""));
+        assert!(short("").lines().count() <= 48, "{}", short(""));
     }
 
     #[test]

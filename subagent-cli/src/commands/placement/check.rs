@@ -36,7 +36,7 @@ pub(crate) struct PlacementCheckArgs {
 
 /// One step that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Step {
+struct PassedStep {
     step: &'static str,
     found: String,
 }
@@ -54,8 +54,8 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
     Ok(CliOutcome::report("placement.checked", data, lines.join("\n")))
 }
 
-async fn checked(placement: &SshPlacement, program: &str, steps: &mut Vec<Step>) -> Result<()> {
-    let mut found = |step, found: String| steps.push(Step { step, found });
+async fn checked(placement: &SshPlacement, program: &str, steps: &mut Vec<PassedStep>) -> Result<()> {
+    let mut found = |step, found: String| steps.push(PassedStep { step, found });
     let host = remote::run(placement, "uname -sm", None, SHORT).await?;
     found("host", host.last_line());
     let version = remote::run(placement, &ssh::line(program, &["--version"], false), None, SHORT).await?;

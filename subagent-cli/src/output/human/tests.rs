@@ -463,4 +463,7 @@ fn a_worker_in_a_sandbox_says_what_it_may_reach_and_what_enforces_it() {
     }
     let text = shown("worker.shown", worker(json!({})));
     assert!(text.contains("ctl_1") && !text.contains("sandbox"), "{text}");
+    let on = json!({"kind": "ssh", "name": "gpu1", "host": "me@gpu"});
+    let text = shown("worker.shown", worker(json!({"placement": on})));
+    assert!(text.contains("gpu1 (ssh me@gpu)"), "{text}");
 }

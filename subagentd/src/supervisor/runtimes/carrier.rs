@@ -24,7 +24,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) enum Carrier {
-    /// This machine.
+    /// A process on this machine, without a client.
     Here {
         program: PathBuf,
         root: PathBuf,

@@ -65,7 +65,6 @@ impl SshHost {
         Some(host)
     }
 
-    /// The home there.
     pub(super) fn home(&self) -> &Path {
         &self.home
     }
@@ -86,6 +85,17 @@ impl SshHost {
 
     /// Lets the client use this key, and expect this key of the host.
     pub(super) fn configure_client(&self, key: &str, expected: &str) {
+        self.configure_client_with(key, expected, "");
+    }
+
+    /// The same, with connections that later commands share until they were idle for a second.
+    pub(super) fn share_connections(&self) {
+        let path = self.file("master-%C");
+        let more = format!(" ControlMaster auto\n ControlPath {path}\n ControlPersist 1\n");
+        self.configure_client_with("user", "host", &more);
+    }
+
+    fn configure_client_with(&self, key: &str, expected: &str, more: &str) {
         let public = fs::read_to_string(self.file(&format!("{expected}.pub"))).unwrap();
         let words: Vec<&str> = public.split_whitespace().take(2).collect();
         fs::write(self.file("known"), format!("[127.0.0.1]:{} {}\n", self.port, words.join(" "))).unwrap();
@@ -93,7 +103,7 @@ impl SshHost {
         let config = format!(
             "Host there\n HostName 127.0.0.1\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
              IdentityAgent none\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n \
-             StrictHostKeyChecking yes\n",
+             StrictHostKeyChecking yes\n{more}",
             self.port,
         );
         fs::write(self.file("client"), config).unwrap();

@@ -104,6 +104,28 @@ fn a_runtime_that_is_killed_there_is_lost_and_another_one_follows() {
 }
 
 #[test]
+fn a_turn_goes_on_while_a_shared_connection_is_killed() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    host.share_connections();
+    sandbox.init();
+    let worker = start(&sandbox);
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    let masters = || {
+        let all = sandbox.processes().into_iter();
+        all.filter(|process| process.command_line().ends_with("[mux]")).collect::<Vec<_>>()
+    };
+    let master = wait_until("the shared connection", DEADLINE, || masters().pop());
+    master.signal(Signal::SIGKILL);
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    wait_until("the end of the shared connection", DEADLINE, || masters().is_empty().then_some(()));
+    sandbox.finish();
+}
+
+#[test]
 fn nothing_of_a_start_is_on_a_command_line() {
     const SECRET: &str = "secret-of-an-agent-there-81b0";
     let mut sandbox = TestSandbox::new();
