@@ -11,7 +11,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-/// `subagent placement ...`
+/// The commands of `subagent placement`.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum PlacementCommand {

@@ -95,6 +95,13 @@ impl SshHost {
         self.configure_client_with("user", "host", &more);
     }
 
+    /// The processes of shared connections, which have no environment and another title.
+    pub(super) fn shared_connections(&self) -> Vec<Process> {
+        let folder = self.file("master-");
+        let is_shared = |line: &str| line.contains(&folder) && line.ends_with("[mux]");
+        process::all().into_iter().filter(|process| is_shared(&process.command_line())).collect()
+    }
+
     fn configure_client_with(&self, key: &str, expected: &str, more: &str) {
         let public = fs::read_to_string(self.file(&format!("{expected}.pub"))).unwrap();
         let words: Vec<&str> = public.split_whitespace().take(2).collect();

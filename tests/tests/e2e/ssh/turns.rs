@@ -112,16 +112,14 @@ fn a_turn_goes_on_while_a_shared_connection_is_killed() {
     let worker = start(&sandbox);
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    let masters = || {
-        let all = sandbox.processes().into_iter();
-        all.filter(|process| process.command_line().ends_with("[mux]")).collect::<Vec<_>>()
-    };
-    let master = wait_until("the shared connection", DEADLINE, || masters().pop());
+    let master = wait_until("the shared connection", DEADLINE, || host.shared_connections().pop());
     master.signal(Signal::SIGKILL);
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-    wait_until("the end of the shared connection", DEADLINE, || masters().is_empty().then_some(()));
+    wait_until("the end of the shared connection", DEADLINE, || {
+        host.shared_connections().is_empty().then_some(())
+    });
     sandbox.finish();
 }
 
