@@ -1,4 +1,4 @@
-//! The agent's side of all ACP methods outside of a turn (see `turn.rs`).
+//! The agent's side of all ACP methods outside of a turn (see `steps.rs`).
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -7,24 +7,19 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Child, ExitCode};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::choices::AllChoices;
-use super::inbox::{AgentInbox, InboxEvent};
+use super::inbox::AgentInbox;
 use super::options::{DemoAgentOptions, Dialect};
 use super::sessions::Sessions;
-use super::turn;
 use super::wire::{AgentStdout, Incoming, RequestId, RpcError};
 
 /// The authentication method that `--needs-auth` offers.
 const AUTH_METHOD: &str = "demo-login";
 /// Retry delay in milliseconds that the error of `--limited-while` reports.
 const LIMITED_MS: u64 = 300;
-/// Maximum duration of a single wait of the idle agent.
-const IDLE: Duration = Duration::from_secs(3600);
-
 pub(super) struct ReceivedPrompt {
     pub(super) id: RequestId,
     pub(super) session: String,
@@ -92,31 +87,6 @@ impl DemoAgent {
             authenticated: !options.offers_login() || login_file(&options).is_some_and(|file| file.exists()),
             options,
         })
-    }
-
-    /// Serves until stdin ends or a script ends the process.
-    pub(super) fn serve(&mut self) -> io::Result<ExitCode> {
-        loop {
-            let message = match self.deferred.pop_front() {
-                Some(message) => message,
-                None => {
-                    self.out.flush()?;
-                    match self.inbox.wait(IDLE) {
-                        Some(InboxEvent::Message(message)) => message,
-                        Some(InboxEvent::InputEnded) if !self.options.ignore_stdin_eof => {
-                            return Ok(ExitCode::SUCCESS);
-                        }
-                        Some(InboxEvent::InputEnded | InboxEvent::ShellEnded { .. }) | None => continue,
-                    }
-                }
-            };
-            // Outside of a turn, cancels and responses have no effect.
-            if let DemoAction::Run(prompt) = self.handle(message, RunningTurn::Idle)?
-                && let AfterTurn::Exit(code) = turn::run(self, prompt)?
-            {
-                return Ok(code);
-            }
-        }
     }
 
     /// Handles one message: responds, or returns what the loop must do.

@@ -14,6 +14,7 @@ mod permissions;
 mod script;
 mod sessions;
 mod shapes;
+mod steps;
 mod turn;
 mod updates;
 mod wire;
@@ -27,8 +28,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use agent::DemoAgent;
+use agent::{AfterTurn, DemoAction, DemoAgent, RunningTurn};
+use inbox::InboxEvent;
 use options::{DemoAgentMode, DemoAgentOptions};
+
+/// Maximum duration of a single wait of the idle agent.
+const IDLE: Duration = Duration::from_secs(3600);
 
 /// Runs the agent on stdin and stdout until stdin ends, or until a flag or script ends it.
 ///
@@ -67,7 +72,7 @@ fn start(options: DemoAgentOptions, self_args: Vec<OsString>) -> io::Result<Exit
         (DemoAgentMode::NoAcp, _) => no_acp(options.ignore_stdin_eof),
         (DemoAgentMode::Spawned(shape), Some(pids)) => Ok(shapes::live(shape, pids)),
         (DemoAgentMode::Spawned(_), None) => Err(io::Error::other("--spawned needs --pids")),
-        (DemoAgentMode::Serve, _) => DemoAgent::new(options, self_args)?.serve(),
+        (DemoAgentMode::Serve, _) => serve(&mut DemoAgent::new(options, self_args)?),
     }
 }
 
@@ -97,4 +102,29 @@ fn args_before(args: &[OsString]) -> Vec<OsString> {
 fn complain(text: &str) {
     // A closed stderr cannot report an error.
     let _ = writeln!(io::stderr(), "demo-agent: {text}");
+}
+
+/// Serves until stdin ends or a script ends the process.
+fn serve(agent: &mut DemoAgent) -> io::Result<ExitCode> {
+    loop {
+        let message = match agent.deferred.pop_front() {
+            Some(message) => message,
+            None => {
+                agent.out.flush()?;
+                match agent.inbox.wait(IDLE) {
+                    Some(InboxEvent::Message(message)) => message,
+                    Some(InboxEvent::InputEnded) if !agent.options.ignore_stdin_eof => {
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                    Some(InboxEvent::InputEnded | InboxEvent::ShellEnded { .. }) | None => continue,
+                }
+            }
+        };
+        // Outside of a turn, cancels and responses have no effect.
+        if let DemoAction::Run(prompt) = agent.handle(message, RunningTurn::Idle)?
+            && let AfterTurn::Exit(code) = steps::run(agent, prompt)?
+        {
+            return Ok(code);
+        }
+    }
 }
