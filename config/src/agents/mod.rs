@@ -178,6 +178,8 @@ pub struct Definition {
     pub mode: AgentMode,
     /// The launcher; `None` selects the default launcher.
     pub launcher: Option<String>,
+    /// Name of the placement; `None` leaves it to launcher and config.
+    pub placement: Option<String>,
     /// The model as written; `None` inherits the caller's model.
     pub model: Option<String>,
     /// The rules of `permission`, then those of `disallowedTools`.

@@ -126,6 +126,15 @@ impl SelectedDefinition {
         }
     }
 
+    /// Returns the placement that the definition requests.
+    #[must_use]
+    pub fn placement(&self) -> Option<&str> {
+        match self {
+            Self::Definition(definition) => definition.placement.as_deref(),
+            Self::None | Self::Kept(_) => None,
+        }
+    }
+
     /// Whether the definition has a memory.
     fn remembers(&self) -> bool {
         match self {
@@ -198,6 +207,12 @@ pub fn change(
     };
     if let Some(other) = chosen.launcher().filter(|other| *other != at.0) {
         return cannot("launcher", format!("it needs the launcher `{other}`, and the worker has `{}`", at.0));
+    }
+    if chosen.placement().is_some() {
+        return cannot(
+            "placement",
+            "it has a placement, which applies from the start of a worker".to_owned(),
+        );
     }
     if chosen.remembers() {
         return cannot("memory", "it has a memory, which its session may write from its start on".to_owned());

@@ -161,7 +161,8 @@ impl<'a> Composition<'a> {
             .map_err(|error| named_nothing(error, either.as_deref(), config))?;
         let named = wanted.launcher.as_deref().or(agent.launcher());
         let found = launcher::choose(config, named, &role, &place.cwd, place.env)?;
-        let remote = placements::choose(config, wanted.placement.as_deref(), found.0)?;
+        let placement = wanted.placement.as_deref().or(agent.placement());
+        let remote = placements::choose(config, placement, found.0)?;
         let (launcher, resolved) = match remote {
             _ if wanted.debug_mode => found,
             Some(_) => launcher::runnable_there(found)?,

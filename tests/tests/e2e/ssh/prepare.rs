@@ -85,6 +85,15 @@ fn a_task_and_a_run_go_there_too() {
     assert!(task.to_string().contains(host.work().to_str().unwrap()), "{task}");
     let run = sandbox.run(&["run", "--on", "there", "demo", "!shell pwd"]).document();
     assert!(run.to_string().contains(host.work().to_str().unwrap()), "{run}");
+    let definitions = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&definitions).unwrap();
+    let definition = "---\ndescription: works there\nplacement: there\n---\nWork there.\n";
+    fs::write(definitions.join("remote.md"), definition).unwrap();
+    let start = |args: &[&str]| {
+        let all = ["worker", "start", "--launcher", "demo", "--agent", "remote"];
+        sandbox.run(&[&all, args].concat()).data_of("worker.started")["placement"]["name"].clone()
+    };
+    assert_eq!((start(&[]), start(&["--on", "local"])), (json!("there"), Value::Null));
     let _ = sandbox.command("subagentd").args(["stop", "--workers", "--json"]).run();
     sandbox.finish();
 }

@@ -204,7 +204,8 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         definition.and_then(|definition| definition.launcher.as_deref()).or(place.launcher.as_deref());
     let role = subagent_config::role::choose_role(config, None);
     let found = start::launcher::choose(config, named, role, &ground.env.cwd, &ground.env)?;
-    let remote = placements::choose(config, place.placement.as_deref(), found.0)?;
+    let placement = place.placement.as_deref().or(definition.and_then(|one| one.placement.as_deref()));
+    let remote = placements::choose(config, placement, found.0)?;
     let (launcher, resolved_launcher) = match remote {
         Some(_) => start::launcher::runnable_there(found)?,
         None => start::launcher::runnable(found)?,
@@ -239,7 +240,7 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
             narrower: narrow::files(&request.overrides).into_iter().collect(),
             ..sandbox::SandboxRequest::default()
         },
-        placement: place.placement.clone(),
+        placement: placement.map(str::to_owned),
         ..start::StartChoices::default()
     };
     let place = StartContext {
