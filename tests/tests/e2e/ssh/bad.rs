@@ -1,6 +1,7 @@
 //! What can be wrong with another machine: each has a code, says where, and never hangs.
 
 use std::fs;
+use std::net::TcpListener;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::TestSandbox;
@@ -34,6 +35,20 @@ fn a_host_that_does_not_let_us_in_is_named_with_what_the_client_said() {
     }
     host.configure_client("user", "host");
     host.place(&sandbox, json!({"host": "127.0.0.1", "args": ["-F", "/dev/null", "-p", "1"]}));
+    let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "network", "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_host_that_says_nothing_is_given_up() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    // The system accepts the connection, and no server reads from it.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    host.place(&sandbox, json!({"host": "127.0.0.1", "args": ["-F", "/dev/null", "-p", port]}));
     let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
     assert_eq!(error["details"]["reason"], "network", "{error}");
     sandbox.finish();
