@@ -9,7 +9,7 @@
 // a fault, so that its successor lives; the file contains its pid. `hang` stops the thread, `wait`
 // stops it until that file is removed, and `error(28)` fails with that system error instead of
 // `EIO`. `name=abort@3` applies to the third pass through the point, in any process: each pass
-// adds a byte to `FILE.name`.
+// adds a byte to `FILE.name`. `name=while(FILE)` fails as long as this file exists.
 
 use std::ffi::OsString;
 use std::io;
@@ -122,6 +122,10 @@ mod armed {
         let number = |word: &str| -> Option<i32> {
             action.strip_prefix(word)?.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
         };
+        if let Some(file) = action.strip_prefix("while(").and_then(|rest| rest.strip_suffix(')')) {
+            let is_armed = Path::new(file).exists();
+            return if is_armed { FailpointOutcome::Fail(EIO) } else { FailpointOutcome::GoOn };
+        }
         match action {
             "abort" => std::process::abort(),
             "hang" => loop {

@@ -57,6 +57,8 @@ pub struct OverviewRow {
     pub is_paused: bool,
     /// Until when nothing is sent to its agent, because its provider limits the rate of requests.
     pub parked_until: Option<Timestamp>,
+    /// Since when its place does not answer: everything else is the last that was heard.
+    pub unreachable_since: Option<Timestamp>,
     /// Why it failed last.
     pub last_error: Option<String>,
     activity: Activity,
@@ -81,6 +83,7 @@ impl OverviewRow {
             waiting: item.queue.as_ref().map_or(0, |queue| queue.length),
             is_paused: item.queue.as_ref().is_some_and(|queue| queue.paused),
             parked_until: item.parked.map(|parked| parked.until),
+            unreachable_since: item.unreachable.as_ref().map(|unreachable| unreachable.since),
             last_error: item.last_error.clone(),
             activity: Activity::after(item.doing.clone().unwrap_or_default()),
             queued: HashSet::new(),
@@ -171,6 +174,10 @@ impl OverviewRow {
                 self.parked_until = serde_json::from_value(event.data["until"].clone()).ok();
             }
             EventType::WorkerUnparked => self.parked_until = None,
+            EventType::WorkerUnreachable => {
+                self.unreachable_since = serde_json::from_value(event.data["since"].clone()).ok();
+            }
+            EventType::WorkerReached => self.unreachable_since = None,
             EventType::WorkerStarted | EventType::WorkerRestarted if self.active_turn_id.is_none() => {
                 self.enter(WorkerState::Idle, event.ts);
             }
@@ -181,6 +188,7 @@ impl OverviewRow {
                 self.queued.clear();
                 self.waiting = 0;
                 self.parked_until = None;
+                self.unreachable_since = None;
             }
             kind if kind.ends_turn() => {
                 self.active_turn_id = None;

@@ -39,6 +39,9 @@ struct ShownRow<'a> {
     waiting: usize,
     paused: bool,
     parked_until: Option<Timestamp>,
+    /// Absent while it is reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreachable_since: Option<Timestamp>,
     error: Option<String>,
     usage: &'a UsageSums,
     budget: &'a BudgetView,
@@ -91,6 +94,7 @@ impl<'a> ShownRow<'a> {
             waiting: row.waiting,
             paused: row.is_paused,
             parked_until: row.parked_until,
+            unreachable_since: row.unreachable_since,
             error: row.last_error.as_deref().map(one_line),
             usage: &item.usage,
             budget: &item.budget,

@@ -88,6 +88,12 @@ test('what needs somebody stands first, and what is stopped last', () => {
   assert.deepEqual(rows.sort(order).map((one) => one.id), ['asks', 'works', 'idle', 'stopped']);
 });
 
+test('an unreachable worker says since when, in place of what it does', () => {
+  const since = '2026-11-21T20:30:00Z';
+  assert.equal(words.activity(row('a', { unreachableSince: since, doing: { tool: 'make' } })), `unreachable since ${words.clock(since)}`);
+  assert.equal(words.unreachable(row('a')), '');
+});
+
 test('a parked worker says until when', () => {
   assert.equal(words.parked(row('a')), '');
   assert.equal(words.parked(row('a', { parkedUntil: '2026-11-21T20:30:00Z' })), `parked until ${words.clock('2026-11-21T20:30:00Z')}`);

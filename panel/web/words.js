@@ -69,8 +69,14 @@ export function parked(row) {
   return row.parkedUntil ? `parked until ${clock(row.parkedUntil)}` : '';
 }
 
+/** Since when a worker's place does not answer. @param {any} row */
+export function unreachable(row) {
+  return row.unreachableSince ? `unreachable since ${clock(row.unreachableSince)}` : '';
+}
+
 /** What a worker does now, in a line. @param {any} row */
 export function activity(row) {
+  if (row.unreachableSince) return unreachable(row);
   if (row.doing) {
     const { tool, step, done, of } = row.doing;
     const plan = of ? `${done}/${of}${step ? ` ${step}` : ''}` : '';

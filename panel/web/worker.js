@@ -5,7 +5,7 @@ import './compose.js';
 import { define, fill, h, say } from './dom.js';
 import { plan, planTitle } from './story.js';
 import { changes, children, log, meter, queue, usage } from './tabs.js';
-import { STATES, age, count, limits, parked, used } from './words.js';
+import { STATES, age, count, limits, parked, unreachable, used } from './words.js';
 
 const TABS = ['Story', 'Changes', 'Children', 'Queue', 'Usage', 'Log'];
 
@@ -152,7 +152,7 @@ class PanelWorker extends HTMLElement {
     const known = agent.name ? `${agent.name}${agent.version ? ` ${agent.version}` : ''}` : row.launcher;
     const facts = [['Agent', known], ['Model', agent.model], ['Mode', agent.mode], ['Branch', row.worktree?.branch], ['Folder', row.cwd], ['Used', used(row.usage)], ['Sandbox', shown?.sandbox?.name]];
     this.turnTime = h('span');
-    fill(this.parts.facts, facts.filter(([, text]) => text).map(([name, text]) => h('span', { title: `${name}: ${text}` }, h('span.dim', {}, `${name} `), h('bdi', {}, text))), parked(row) ? h('span', {}, parked(row)) : null, h('span', {}, h('span.dim', {}, row.turn ? 'Turn for ' : 'For '), this.turnTime));
+    fill(this.parts.facts, facts.filter(([, text]) => text).map(([name, text]) => h('span', { title: `${name}: ${text}` }, h('span.dim', {}, `${name} `), h('bdi', {}, text))), parked(row) ? h('span', {}, parked(row)) : null, unreachable(row) ? h('span', {}, unreachable(row)) : null, h('span', {}, h('span.dim', {}, row.turn ? 'Turn for ' : 'For '), this.turnTime));
     const meters = limits(row.budget).map((limit) => meter(limit.name, limit.text, limit.share));
     if (agent.contextUsed && agent.contextSize) meters.unshift(meter('context', `${count(agent.contextUsed)} of ${count(agent.contextSize)}`, agent.contextUsed / agent.contextSize));
     fill(this.parts.meters, meters);

@@ -96,6 +96,10 @@ words! {
         WorkerStopped = "WORKER_STOPPED",
         /// The worker is a copy from another state directory, and cannot run.
         WorkerCopied = "WORKER_COPIED",
+        /// The place of the worker serves another daemon with a copy of this state directory.
+        Fenced = "FENCED",
+        /// The runtime program at the place speaks another protocol of the stream.
+        PlacementIncompatible = "PLACEMENT_INCOMPATIBLE",
         /// There is no turn to cancel.
         WorkerNotRunning = "WORKER_NOT_RUNNING",
         /// No permission request is open.
@@ -144,7 +148,7 @@ words! {
         SandboxUnavailable = "SANDBOX_UNAVAILABLE",
         /// The config file has no placement with this name.
         PlacementNotFound = "PLACEMENT_NOT_FOUND",
-        /// The host of a placement cannot be reached.
+        /// The place of a worker does not answer.
         PlacementUnreachable = "PLACEMENT_UNREACHABLE",
         /// The host of a placement has no usable runtime.
         PlacementNotPrepared = "PLACEMENT_NOT_PREPARED",

@@ -115,6 +115,10 @@ words! {
         WorkerParked = "worker.parked",
         /// The worker goes on.
         WorkerUnparked = "worker.unparked",
+        /// The place of the worker does not answer: its state is the last one that was heard.
+        WorkerUnreachable = "worker.unreachable",
+        /// The place of the worker answers again.
+        WorkerReached = "worker.reached",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
         /// The worker was stopped, and no process of it is left.

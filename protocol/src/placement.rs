@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
 use crate::start::RuntimeStart;
+use crate::stream::DaemonEpoch;
 
 /// Folder of the placed workers on another machine, below the home there.
 pub const PLACED_THERE: &str = "~/.local/state/subagent/placed";
@@ -60,6 +61,10 @@ pub struct PlacementView {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmitRequest {
+    /// The daemon's protocol of [`crate::stream`], which covers this request too.
+    pub protocol: u32,
+    /// The start of the daemon that asks.
+    pub epoch: DaemonEpoch,
     /// Absolute folder of the placed workers there. Each worker has a folder of its own below it.
     /// Absent on another machine than the daemon's. Then root, working folder, program and the
     /// environment below that of the request are resolved there.
@@ -80,6 +85,11 @@ pub enum SubmitAnswer {
         /// The boot of that machine.
         boot_id: String,
     },
+    /// The place serves another daemon. Nothing was done.
+    Fenced {
+        /// The generation of that daemon.
+        generation: u64,
+    },
     /// No process of this request runs.
     Failed {
         /// Why it was not started.
@@ -95,8 +105,10 @@ pub enum SubmitAnswer {
 pub enum SubmitFailure {
     /// Another runtime of the worker, or what its agent left, still runs.
     Busy,
-    /// A later runtime or a newer daemon was there before, or this runtime has ended already.
+    /// A later runtime was there before, or this runtime has ended already.
     Superseded,
+    /// The program there speaks another protocol.
+    Incompatible,
     /// A disk is full.
     StorageFull,
     /// A signal ended the runtime before it listened.

@@ -59,12 +59,41 @@ pub enum StreamControl {
     },
     /// From the daemon: kill the runtime's process.
     Kill,
+    /// From the daemon: answer with [`StreamControl::Pong`]. Sent when nothing was heard for a while.
+    Ping,
+    /// The answer to [`StreamControl::Ping`].
+    Pong,
+    /// The place serves another daemon. The last message.
+    Fenced {
+        /// The generation of that daemon.
+        generation: u64,
+    },
     /// The runtime closed the command socket, or cannot be reached on it. This proves nothing.
     Closed,
     /// The proof that the runtime has ended: its lock is free. The rest of the journal came before.
     RuntimeGone,
     /// The proof that no process of the agent is left: the guard's lock is free.
     GuardGone,
+}
+
+/// One start of a daemon. A later start of the same state dir has a higher generation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonEpoch {
+    /// The generation of the daemon, committed at its start.
+    pub generation: u64,
+    /// Random id of the start. Two daemons with copies of one state dir can have the same generation.
+    pub start: String,
+}
+
+impl DaemonEpoch {
+    /// Whether a place that was spoken to by `self` refuses `other`. Of two starts with the same
+    /// generation, the first one to speak is served.
+    #[must_use]
+    pub fn fences(&self, other: &Self) -> bool {
+        self.generation > other.generation
+            || (self.generation == other.generation && !self.start.is_empty() && self.start != other.start)
+    }
 }
 
 /// What the daemon asks for.
@@ -76,10 +105,13 @@ pub struct StreamOpen {
     /// Absolute folder of the placed workers there; absent on another machine than the daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// The daemon's generation. Once a runtime is proved gone, older daemons cannot start another.
-    pub generation: u64,
+    /// Which daemon asks. The place refuses daemons that are older than the newest one that spoke.
+    pub epoch: DaemonEpoch,
     /// The worker's newest runtime. Once it is proved gone, it cannot be started late.
     pub incarnation: u64,
+    /// Whether this runtime was reported as started there. Then a place without a record of it is
+    /// another one (a folder that is not mounted, another host), and proves nothing.
+    pub is_known: bool,
     /// The segment at which the daemon goes on reading.
     pub segment: u64,
     /// The offset in it.
@@ -215,6 +247,12 @@ impl StreamDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Returns what came in place of the magic line; `None` after that line.
+    #[must_use]
+    pub fn banner(&self) -> Option<&[u8]> {
+        (!self.began).then_some(&self.buffer[..])
+    }
+
     /// Returns the next message, or `None` until more bytes are fed.
     ///
     /// # Errors
@@ -254,8 +292,9 @@ mod tests {
                 StreamControl::Open(StreamOpen {
                     protocol: STREAM_PROTOCOL,
                     root: Some(root.into()),
-                    generation: number,
+                    epoch: DaemonEpoch { generation: number, start: number.to_string() },
                     incarnation: number,
+                    is_known: number > 0,
                     segment: number,
                     offset: number,
                 })
@@ -329,6 +368,15 @@ mod tests {
             let _ = decoded(&mut StreamDecoder::plain(), &[&bytes]);
             let _ = decoded(&mut StreamDecoder::behind_banner(), &[&bytes]);
         }
+    }
+
+    #[test]
+    fn a_higher_generation_or_the_first_of_two_equal_ones_is_served() {
+        let epoch = |generation, start: &str| DaemonEpoch { generation, start: start.to_owned() };
+        let spoke = epoch(5, "a");
+        assert!(spoke.fences(&epoch(4, "a")) && spoke.fences(&epoch(4, "b")) && spoke.fences(&epoch(5, "b")));
+        assert!(!spoke.fences(&epoch(5, "a")) && !spoke.fences(&epoch(6, "b")));
+        assert!(!DaemonEpoch::default().fences(&epoch(0, "b")));
     }
 
     #[test]

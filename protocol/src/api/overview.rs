@@ -11,6 +11,7 @@ use super::usage::UsageSums;
 use super::workers::WorkerShown;
 use super::worktrees::WorktreeView;
 use crate::budget::BudgetView;
+use crate::data::workers::UnreachableState;
 use crate::ids::{ControllerId, EventId, TurnId, WorkerId};
 use crate::state::WorkerState;
 use crate::tags::Tags;
@@ -129,6 +130,9 @@ pub struct OverviewItem {
     /// Until when nothing is sent to its agent, and why; absent: it is not parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<ParkedView>,
+    /// Since when its place does not answer, and why; absent while it is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<UnreachableState>,
     /// Its task; null for a worker without one.
     pub task: Option<TaskOfWorker>,
     /// Usage of its own stored turns.

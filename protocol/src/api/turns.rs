@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::queue::IfBusy;
 use crate::attachment::Attachment;
 use crate::bytes64::Bytes64;
+use crate::data::workers::UnreachableState;
 use crate::definition::AgentChange;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
@@ -84,6 +85,10 @@ pub struct TurnAccepted {
     /// Whether the agent is restarted for the message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_agent: bool,
+    /// Since when the worker's place does not answer: the message is stored, and given to the agent
+    /// when the place answers. Absent while it is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<UnreachableState>,
 }
 
 /// `POST /v1/workers/{id}/wait`: waits for an event.

@@ -13,6 +13,7 @@ use super::worktrees::{NewWorktree, WorktreeEnd, WorktreeView};
 use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
+use crate::data::workers::UnreachableState;
 use crate::definition::AgentSpec;
 use crate::delegation::DelegationSpec;
 use crate::details::{AuthStatus, ConfigOption, Cost};
@@ -212,6 +213,10 @@ pub struct WorkerView {
     /// Whether its runtime lives but does not respond.
     #[serde(default)]
     pub unresponsive: bool,
+    /// Since when its place does not answer, and why; absent while it is reached. What the other
+    /// fields say is the last that was heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<UnreachableState>,
     /// Time in milliseconds after which its idle agent is ended; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,

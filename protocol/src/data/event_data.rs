@@ -20,7 +20,7 @@ use super::turns::{
     MessageSent, ProgressMessage, QueuePaused, QueueResumedEvent, TurnCanceledEvent, TurnCompleted,
     TurnDroppedEvent, TurnFailed, TurnQueued, TurnStarted,
 };
-use super::workers::{Because, Forbidden, Hibernated, JournalGap, SessionOpened};
+use super::workers::{Because, Forbidden, Hibernated, JournalGap, Reached, SessionOpened, UnreachableState};
 use crate::api::{
     ScheduleFired, SchedulePaused, TriggerFired, TriggerPaused, WorkerParked, WorkerUnparked,
     WorktreeConflict, WorktreeLanded, WorktreeMerged, WorktreeRemoved, WorktreeView,
@@ -121,6 +121,8 @@ event_data! {
     WorkerHibernated(Hibernated),
     WorkerParked(WorkerParked),
     WorkerUnparked(WorkerUnparked),
+    WorkerUnreachable(UnreachableState),
+    WorkerReached(Reached),
     WorkerLost(Because),
     WorkerStopped(Nothing),
     NotificationFailed(NotificationFailed),

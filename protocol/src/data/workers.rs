@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::record::SessionOrigin;
+use crate::time::Timestamp;
 
 /// The agent has a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +41,31 @@ pub struct Hibernated {
 pub struct Because {
     /// The reason as text.
     pub reason: String,
+}
+
+/// A placed worker that is not reached. It may go on: this says nothing about its runtime.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct UnreachableState {
+    /// Since when its place has not answered.
+    pub since: Timestamp,
+    /// When its place was last heard; absent if this daemon has never heard it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heard: Option<Timestamp>,
+    /// The error of the newest attempt to reach it; absent while the first one goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Error>,
+}
+
+/// A placed worker is reached again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Reached {
+    /// Since when it was not reached; absent if only an earlier daemon knew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// The forbidden request of a process below a worker.

@@ -213,8 +213,12 @@ fn line(node: &Value, now: Timestamp) -> String {
     let label = word("label").filter(|label| !matches!(label.as_str(), "worker" | "run"));
     parts.extend(label.or_else(|| word("name")).or_else(|| word("label")));
     parts.extend(word("status").or_else(|| word("state")).map(|state| state_word(&state)));
+    let time_of = |value: &Value| serde_json::from_value::<Timestamp>(value.clone()).ok();
+    if let Some(since) = time_of(&node["unreachable"]["since"]) {
+        parts.push(format!("unreachable for {}", lasted(since, now)));
+    }
     parts.extend(word("agent").or_else(|| word("launcher")));
-    let time = |key: &str| serde_json::from_value::<Timestamp>(node[key].clone()).ok();
+    let time = |key: &str| time_of(&node[key]);
     if let Some(begun) = time("startedAt").filter(|_| node["taskId"].is_string()) {
         parts.push(lasted(begun, time("completedAt").unwrap_or(now)));
     }
@@ -298,6 +302,14 @@ mod tests {
             assert!(line.starts_with(begin), "{lines}");
         }
         assert_eq!(lines.lines().count(), 4);
+    }
+
+    #[test]
+    fn an_unreachable_worker_says_since_when() {
+        let since = Timestamp(0);
+        let root = json!({"workerId": "w_root", "state": "running", "unreachable": {"since": since}});
+        let drawn = line(&root, Timestamp(180_000));
+        assert!(drawn.contains("running  unreachable for 3m"), "{drawn}");
     }
 
     #[test]

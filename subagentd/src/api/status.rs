@@ -55,6 +55,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TurnNotRetryable
         | Code::WorkerStopped
         | Code::WorkerCopied
+        | Code::Fenced
         | Code::StateDirMismatch
         | Code::WorkerNotRunning
         | Code::WorkerNotWaitingApproval
@@ -104,7 +105,6 @@ pub(super) const fn status(code: Code) -> StatusCode {
         }
         Code::EnvRequired => StatusCode::PRECONDITION_REQUIRED,
         Code::BackendLauncher
-        | Code::PlacementUnreachable
         | Code::PlacementNotPrepared
         | Code::PlacementFolderMissing
         | Code::BackendUnavailable
@@ -122,6 +122,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WaitNoProgress
         | Code::BackendTimeout
         | Code::StopIncomplete
+        | Code::PlacementUnreachable
+        | Code::PlacementIncompatible
         | Code::DaemonUnresponsive => StatusCode::GATEWAY_TIMEOUT,
         Code::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
         Code::StorageError

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use subagent_config::{StateIdentity, proc};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
+use subagent_protocol::stream::DaemonEpoch;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
@@ -86,7 +87,8 @@ impl Supervisor {
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
         let copies =
             CopiedWorkers { newest: newest_copy, from: identity.and_then(|identity| identity.copied_from) };
-        let shared = Arc::new(SupervisorState::new(setup, store, generation, boot_id, copies));
+        let epoch = DaemonEpoch { generation, start: entropy::token()? };
+        let shared = Arc::new(SupervisorState::new(setup, store, epoch, boot_id, copies));
         start::environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;
         worktrees::recover_landings(&shared).await?;

@@ -10,6 +10,7 @@ use subagent_config::RuntimeDir;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::process::ProcessId;
+use subagent_protocol::stream::DaemonEpoch;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
@@ -18,7 +19,7 @@ use super::per_worker::PerWorker;
 use crate::descriptors;
 
 use crate::store::database::identity;
-use crate::store::{Durability, RowId, Store, WorkerRow};
+use crate::store::{Durability, RowId, Store, Tx, WorkerRow};
 
 /// Maximum number of hooks that run at once; others wait. Each costs a process and three
 /// descriptors.
@@ -82,6 +83,8 @@ pub(crate) struct SupervisorState {
     pub(super) copies: CopiedWorkers,
     pub(super) store: Store,
     generation: AtomicU64,
+    /// Random id of this start of the daemon.
+    start: String,
     pub(super) boot_id: String,
     /// Turns true when the daemon ends: actors end, and waits fail.
     pub(super) ending: watch::Sender<bool>,
@@ -122,7 +125,7 @@ impl SupervisorState {
     pub(super) fn new(
         setup: DaemonSettings,
         store: Store,
-        generation: u64,
+        epoch: DaemonEpoch,
         boot_id: String,
         copies: CopiedWorkers,
     ) -> Self {
@@ -130,7 +133,8 @@ impl SupervisorState {
             setup,
             copies,
             store,
-            generation: AtomicU64::new(generation),
+            generation: AtomicU64::new(epoch.generation),
+            start: epoch.start,
             boot_id,
             ending: watch::Sender::new(false),
             news: watch::Sender::new(0),
@@ -171,6 +175,20 @@ impl SupervisorState {
     /// Returns the generation of this daemon. It is higher than that of every earlier daemon.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Returns this start of the daemon, for the places of workers.
+    pub(super) fn epoch(&self) -> DaemonEpoch {
+        DaemonEpoch { generation: self.generation(), start: self.start.clone() }
+    }
+
+    /// Stores the generation of a daemon that fences this one, so that the next start of this state
+    /// dir has a higher one. This daemon stays fenced.
+    pub(super) async fn remember_generation(&self, other: u64) {
+        let write = move |tx: &mut Tx<'_>| identity::remember_generation(tx, other);
+        if let Err(error) = self.store.write(Durability::Full, 1, write).await {
+            tracing::warn!(%error, "the generation of another daemon cannot be stored");
+        }
     }
 
     /// Raises the generation above one that a runtime has seen. Needed if the store is older than

@@ -3,12 +3,13 @@
 
 // Three threads, each blocked on one thing: the daemon's messages, frames to the runtime, and
 // everything from the runtime. The third one waits for the locks without a limit, because only such
-// a thread learns at once that a lock is free.
+// a thread learns at once that a lock is free. The first one answers pings: it waits for no other
+// thread, except while the output is full. Then the daemon has something to read.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _, Stdin, Stdout, Write as _};
+use std::io::{self, Read as _, Stdin, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt};
@@ -19,9 +20,12 @@ use subagent_protocol::stream::{
     StreamMessage, StreamOpen,
 };
 
-use super::folder::{PlacedFolder, PlacedRecord, WorkerLock};
+use super::folder::{Fenced, PlacedFolder, WorkerLock};
 use super::segments::{self, JournalSource};
 use super::there;
+
+const NOT_HERE: &str =
+    "the worker was started at this place and its folder is gone: another host, or not mounted?";
 
 /// Serves the daemon until it closes the stream.
 ///
@@ -31,7 +35,8 @@ use super::there;
 pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     super::set_name(c"subagent-dial");
     let worker = super::worker_id(worker)?;
-    let mut output = DaemonOutput(io::stdout());
+    subagent_failpoint::check("dial.before_open")?;
+    let output = DaemonOutput;
     // A banner may end without a line end.
     output.write(&[b"\n", MAGIC].concat())?;
     let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain() };
@@ -40,14 +45,16 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the first message must open")),
         None => return Ok(()),
     };
-    let folder = PlacedFolder::create(&there::root(open.root.clone())?, &worker)?;
+    let folder = Arc::new(PlacedFolder::create(&there::root(open.root.clone())?, &worker)?);
+    if let Err(fenced) = folder.serve(&open.epoch, |_| Ok(()))? {
+        return output.fenced(fenced);
+    }
     output.send(&StreamControl::Hello(hello(&folder)?).into())?;
     if !(OLDEST_STREAM_PROTOCOL..=STREAM_PROTOCOL).contains(&open.protocol) {
         return Ok(());
     }
     // The runtime may be about to listen: the daemon dials again.
     let socket = UnixStream::connect(folder.socket()).ok();
-    let directory = folder.path().to_owned();
     let (frames, to_write) = mpsc::channel::<Vec<u8>>();
     if let Some(mut socket) = socket.as_ref().map(UnixStream::try_clone).transpose()? {
         std::thread::spawn(move || {
@@ -56,8 +63,9 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         });
     }
     let reads = socket.as_ref().map(UnixStream::try_clone).transpose()?;
+    let (shown, epoch) = (Arc::clone(&folder), open.epoch.clone());
     std::thread::spawn(move || {
-        if let Err(error) = forward(&folder, &open, reads, &mut output) {
+        if let Err(error) = forward(&shown, &open, reads, output) {
             // Lost if stderr is gone too. The daemon sees the end of the stream.
             let _ = writeln!(io::stderr(), "subagent-runtime: {error}");
             std::process::exit(2);
@@ -67,12 +75,18 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         match message {
             // Nothing reads them if there is no runtime.
             StreamMessage::Frames(bytes) => drop(frames.send(bytes)),
+            StreamMessage::Control(StreamControl::Ping) => output.send(&StreamControl::Pong.into())?,
+            // A newer daemon may have spoken since the stream began.
             StreamMessage::Control(StreamControl::Stored { segment }) => {
-                segments::remove_before(&directory, segment)?;
+                let removed = folder.serve(&epoch, |_| segments::remove_before(folder.path(), segment))?;
+                if let Err(fenced) = removed {
+                    return output.fenced(fenced);
+                }
             }
             StreamMessage::Control(StreamControl::Kill) => {
-                if let Some(socket) = &socket {
-                    kill_listener(socket)?;
+                let killed = folder.serve(&epoch, |_| socket.as_ref().map_or(Ok(()), kill_listener))?;
+                if let Err(fenced) = killed {
+                    return output.fenced(fenced);
                 }
             }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is not for this side")),
@@ -82,9 +96,10 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
 }
 
 fn hello(folder: &PlacedFolder) -> io::Result<StreamHello> {
+    let later = super::later_protocol();
     Ok(StreamHello {
-        oldest_protocol: OLDEST_STREAM_PROTOCOL,
-        protocol: STREAM_PROTOCOL,
+        oldest_protocol: OLDEST_STREAM_PROTOCOL + later,
+        protocol: STREAM_PROTOCOL + later,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot_id: super::boot_id()?,
         segment: segments::newest(folder.path()),
@@ -98,7 +113,7 @@ fn forward(
     folder: &PlacedFolder,
     open: &StreamOpen,
     socket: Option<UnixStream>,
-    output: &mut DaemonOutput,
+    output: DaemonOutput,
 ) -> io::Result<()> {
     let mut journal = JournalSource::new(folder.path(), open.segment, open.offset);
     if let Some(mut socket) = socket {
@@ -115,18 +130,24 @@ fn forward(
             output.send(&StreamMessage::Frames(buffer[..length].to_vec()))?;
         }
     }
+    // A newer daemon takes the runtime's only connection.
+    if let Err(fenced) = folder.serve(&open.epoch, |_| Ok(()))? {
+        return output.fenced(fenced);
+    }
     output.send(&StreamControl::Closed.into())?;
     let lock = folder.lock(WorkerLock::Runtime)?;
     journal.pump(true, &mut |message| output.send(&message))?;
-    let known = folder.record()?;
-    let over = PlacedRecord {
-        generation: known.generation.max(open.generation),
-        incarnation: known.incarnation.max(open.incarnation),
-    };
-    if over != known {
-        folder.write_record(over)?;
-    }
+    let over = folder.serve(&open.epoch, |record| {
+        if open.is_known && record.incarnation < open.incarnation {
+            return Err(io::Error::new(io::ErrorKind::NotFound, NOT_HERE));
+        }
+        record.incarnation = record.incarnation.max(open.incarnation);
+        Ok(())
+    })?;
     drop(lock);
+    if let Err(fenced) = over {
+        return output.fenced(fenced);
+    }
     output.send(&StreamControl::RuntimeGone.into())?;
     drop(folder.lock(WorkerLock::Guard)?);
     output.send(&StreamControl::GuardGone.into())
@@ -172,17 +193,25 @@ impl DaemonInput {
     }
 }
 
-struct DaemonOutput(Stdout);
+/// Standard output. Its lock keeps the messages of several threads whole.
+#[derive(Clone, Copy)]
+struct DaemonOutput;
 
 impl DaemonOutput {
-    fn send(&mut self, message: &StreamMessage) -> io::Result<()> {
+    fn send(self, message: &StreamMessage) -> io::Result<()> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         self.write(&bytes)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)?;
-        self.0.flush()
+    /// The last message: the place serves another daemon.
+    fn fenced(self, Fenced { generation }: Fenced) -> io::Result<()> {
+        self.send(&StreamControl::Fenced { generation }.into())
+    }
+
+    fn write(self, bytes: &[u8]) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes)?;
+        stdout.flush()
     }
 }

@@ -1,5 +1,5 @@
 //! The folder of a placed worker: its locks, and the record that decides which runtime may still be
-//! started. The record is only written under the runtime's lock.
+//! started and which daemon is served. The record is read and written under its own lock.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::stream::DaemonEpoch;
 
 use crate::startup;
 
 const RECORD: &str = "placed.json";
+/// Time that another process may use the record.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which of the two locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +25,22 @@ pub(super) enum WorkerLock {
     Runtime,
     /// Held while the guard lives.
     Guard,
+    /// Held while the record is used.
+    Record,
+}
+
+/// The place serves another daemon, of this generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fenced {
+    pub(super) generation: u64,
 }
 
 /// What `submit` and `dial` know of the worker's runtimes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlacedRecord {
-    /// The newest daemon that started a runtime here or learned that one is gone.
-    pub(super) generation: u64,
+    /// The newest daemon that spoke here.
+    pub(super) epoch: DaemonEpoch,
     /// The newest runtime that was started or learned to be gone. None up to it is started again.
     pub(super) incarnation: u64,
 }
@@ -120,6 +131,7 @@ impl PlacedFolder {
         let path = match which {
             WorkerLock::Runtime => startup::lock_path(&self.path),
             WorkerLock::Guard => self.path.join("guard.lock"),
+            WorkerLock::Record => self.path.join("record.lock"),
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(O_NOFOLLOW);
@@ -141,19 +153,43 @@ impl PlacedFolder {
         }
     }
 
-    /// Replaces the record. The caller holds the runtime's lock.
+    /// Does something for a daemon, unless the place serves another one. The record names this
+    /// daemon afterwards, so that no older one is served any more. `act` may change the runtime's
+    /// number in the record; then the caller holds the runtime's lock.
     ///
     /// # Errors
     ///
-    /// The system's error, with the path.
-    pub(super) fn write_record(&self, record: PlacedRecord) -> io::Result<()> {
+    /// The system's error, with the path, or that of `act`.
+    pub(super) fn serve<T>(
+        &self,
+        epoch: &DaemonEpoch,
+        act: impl FnOnce(&mut PlacedRecord) -> io::Result<T>,
+    ) -> io::Result<Result<T, Fenced>> {
+        let busy = || io::Error::new(io::ErrorKind::TimedOut, "the record of the worker is in use");
+        let _lock = self.lock_within(WorkerLock::Record, RECORD_TIMEOUT)?.ok_or_else(busy)?;
+        let known = self.record()?;
+        if known.epoch.fences(epoch) {
+            return Ok(Err(Fenced { generation: known.epoch.generation }));
+        }
+        let mut next = PlacedRecord { epoch: epoch.clone(), ..known.clone() };
+        let done = act(&mut next)?;
+        if next != known {
+            // A crash may forget who spoke last, and never which runtime was started.
+            self.write_record(&next, next.incarnation != known.incarnation)?;
+        }
+        Ok(Ok(done))
+    }
+
+    fn write_record(&self, record: &PlacedRecord, is_synced: bool) -> io::Result<()> {
         let (path, new) = (self.path.join(RECORD), self.path.join("placed.json.new"));
         let write = || {
             subagent_failpoint::check("placed_record.before_write")?;
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(&serde_json::to_vec(&record)?)?;
-            file.sync_all()?;
+            file.write_all(&serde_json::to_vec(record)?)?;
+            if is_synced {
+                file.sync_all()?;
+            }
             fs::rename(&new, &path)?;
             subagent_failpoint::hit("placed_record.after_write");
             Ok(())

@@ -20,6 +20,11 @@ fn worker_id(argument: Option<OsString>) -> io::Result<WorkerId> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the argument must be the id of a worker"))
 }
 
+/// Returns how much newer than this version a test wants it to be.
+fn later_protocol() -> u32 {
+    if subagent_failpoint::sabotaged("stream.later_protocol") { 1000 } else { 0 }
+}
+
 /// Tells these processes from a runtime in a list of processes, for people and tests.
 fn set_name(name: &std::ffi::CStr) {
     let _ = nix::sys::prctl::set_name(name);
@@ -27,5 +32,8 @@ fn set_name(name: &std::ffi::CStr) {
 
 /// Returns the id of the current boot.
 fn boot_id() -> io::Result<String> {
+    if subagent_failpoint::sabotaged("place.rebooted") {
+        return Ok("another boot".to_owned());
+    }
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use command_fds::{CommandFdExt as _, FdMapping};
 use nix::sys::socket::{getsockopt, sockopt};
+use serde::Deserialize;
 use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::placement::{SubmitAnswer, SubmitFailure, SubmitRequest};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart, STORAGE_FULL_EXIT};
-use subagent_protocol::stream::MAGIC;
+use subagent_protocol::stream::{MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL};
 
-use super::folder::{Pauses, PlacedFolder, PlacedRecord, WorkerLock};
+use super::folder::{Fenced, Pauses, PlacedFolder, WorkerLock};
 use super::{segments, there};
 use crate::guard::ancestry;
 
@@ -45,32 +46,59 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     let mut input = Vec::new();
     // One line more than the limit, so that a longer request is an error and not a shorter one.
     io::stdin().lock().take(MAX_LINE_BYTES as u64 + 1).read_to_end(&mut input)?;
-    // Serde quotes its input, which may be a secret.
-    let request: SubmitRequest = serde_json::from_slice(&input)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "standard input is not a request"))?;
-    if request.start.worker_id != worker {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is about another worker"));
-    }
-    let answer = submit(request).unwrap_or_else(|error| {
-        let reason = if is_storage_full(&error) { SubmitFailure::StorageFull } else { SubmitFailure::Other };
-        SubmitAnswer::Failed { reason, message: error.to_string() }
-    });
+    let answer = match understood(&input)? {
+        Ok(request) if request.start.worker_id != worker => {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is about another worker"));
+        }
+        Ok(request) => submit(request).unwrap_or_else(|error| {
+            let is_full = is_storage_full(&error);
+            let reason = if is_full { SubmitFailure::StorageFull } else { SubmitFailure::Other };
+            failed(reason, &error.to_string())
+        }),
+        Err(protocol) => failed(
+            SubmitFailure::Incompatible,
+            &format!(
+                "subagent-runtime {} there speaks the protocols {OLDEST_STREAM_PROTOCOL} to \
+                 {STREAM_PROTOCOL} of the stream, the daemon speaks {protocol}",
+                env!("CARGO_PKG_VERSION")
+            ),
+        ),
+    };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
     stdout.write_all(&line)
 }
 
+/// Returns the request, or the protocol of a request that this version does not speak.
+fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, u32>> {
+    #[derive(Deserialize)]
+    struct AnyRequest {
+        protocol: u32,
+    }
+    // Serde quotes its input, which may be a secret.
+    let refused = |_| io::Error::new(io::ErrorKind::InvalidData, "standard input is not a request");
+    let AnyRequest { protocol } = serde_json::from_slice(input).map_err(refused)?;
+    let later = super::later_protocol();
+    if !(OLDEST_STREAM_PROTOCOL + later..=STREAM_PROTOCOL + later).contains(&protocol) {
+        return Ok(Err(protocol));
+    }
+    serde_json::from_slice(input).map(Ok).map_err(refused)
+}
+
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
-    let SubmitRequest { root, mut start } = request;
+    let SubmitRequest { root, mut start, epoch, .. } = request;
     let is_remote = root.is_none();
     let folder = PlacedFolder::create(&there::root(root)?, &start.worker_id)?;
-    if is_remote && let Err(problem) = there::resolve(&mut start, folder.path()) {
-        return Ok(failed(problem.reason, &problem.message));
-    }
     start.directory = folder.path().to_owned();
     start.socket = folder.socket();
     start.log = folder.log().to_owned();
     start.boot_id = super::boot_id()?;
+    if let Err(Fenced { generation }) = folder.serve(&epoch, |_| Ok(()))? {
+        return Ok(SubmitAnswer::Fenced { generation });
+    }
+    if is_remote && let Err(problem) = there::resolve(&mut start, folder.path()) {
+        return Ok(failed(problem.reason, &problem.message));
+    }
     let lock = match lock_or_find(&folder, &start)? {
         EarlierRuntime::None(lock) => lock,
         EarlierRuntime::Running(process) => {
@@ -80,16 +108,21 @@ fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
             return Ok(failed(SubmitFailure::Busy, "an earlier runtime of this worker still runs"));
         }
     };
-    let record = folder.record()?;
-    if start.generation < record.generation || start.incarnation <= record.incarnation {
+    if start.incarnation <= folder.record()?.incarnation {
         return Ok(failed(SubmitFailure::Superseded, "this runtime has ended, or a newer one was started"));
     }
     let Some(guard_lock) = folder.lock_within(WorkerLock::Guard, LEFTOVERS_TIMEOUT)? else {
         return Ok(failed(SubmitFailure::Busy, "what an earlier agent of this worker left still runs"));
     };
-    // The daemon has stored everything before the segment that this runtime begins.
-    segments::remove_before(folder.path(), start.segment)?;
-    folder.write_record(PlacedRecord { generation: start.generation, incarnation: start.incarnation })?;
+    let begun = folder.serve(&epoch, |record| {
+        // The daemon has stored everything before the segment that this runtime begins.
+        segments::remove_before(folder.path(), start.segment)?;
+        record.incarnation = start.incarnation;
+        Ok(())
+    })?;
+    if let Err(Fenced { generation }) = begun {
+        return Ok(SubmitAnswer::Fenced { generation });
+    }
     start_runtime(&start, lock, guard_lock)
 }
 

@@ -19,7 +19,8 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{JournalRecord, RecordType as T};
 use subagent_protocol::state::Desired;
 use subagent_protocol::stream::{
-    STREAM_PROTOCOL, StreamControl, StreamDecoder, StreamHello, StreamMessage, StreamOpen, after_magic,
+    DaemonEpoch, STREAM_PROTOCOL, StreamControl, StreamDecoder, StreamHello, StreamMessage, StreamOpen,
+    after_magic,
 };
 
 use crate::support::{TIMEOUT, WorkerFixture, example, is_alive, until};
@@ -27,6 +28,10 @@ use crate::support::{TIMEOUT, WorkerFixture, example, is_alive, until};
 /// A worker that is placed in a folder of the fixture.
 struct Placed {
     worker: WorkerFixture,
+    /// Id of the daemon's start.
+    daemon: &'static str,
+    /// Whether the daemon knows that the runtime was started.
+    is_known: bool,
 }
 
 impl Placed {
@@ -36,7 +41,7 @@ impl Placed {
         worker.start.directory = PathBuf::from("/nonexistent");
         worker.start.socket = PathBuf::from("/nonexistent/socket");
         worker.start.log = PathBuf::from("/nonexistent/log");
-        Self { worker }
+        Self { worker, daemon: "daemon", is_known: false }
     }
 
     fn root(&self) -> PathBuf {
@@ -59,9 +64,18 @@ impl Placed {
 
     fn begin_submit(&self) -> Child {
         let mut child = self.command("submit");
-        let request = SubmitRequest { root: Some(self.root()), start: self.worker.start.clone() };
+        let request = SubmitRequest {
+            protocol: STREAM_PROTOCOL,
+            epoch: self.epoch(),
+            root: Some(self.root()),
+            start: self.worker.start.clone(),
+        };
         child.stdin.take().unwrap().write_all(&serde_json::to_vec(&request).unwrap()).unwrap();
         child
+    }
+
+    fn epoch(&self) -> DaemonEpoch {
+        DaemonEpoch { generation: self.worker.start.generation, start: self.daemon.to_owned() }
     }
 
     fn submit(&self) -> SubmitAnswer {
@@ -71,11 +85,20 @@ impl Placed {
     fn started(&self) -> ProcessId {
         match self.submit() {
             SubmitAnswer::Started { process, .. } => process,
-            other @ SubmitAnswer::Failed { .. } => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
     fn dial(&self, segment: u64, offset: u64) -> Dial {
+        let mut dial = self.open(segment, offset);
+        match dial.message() {
+            Some(StreamMessage::Control(StreamControl::Hello(hello))) => dial.hello = Some(hello),
+            other => panic!("{other:?}"),
+        }
+        dial
+    }
+
+    fn open(&self, segment: u64, offset: u64) -> Dial {
         let start = &self.worker.start;
         let mut child = self.command("dial");
         let mut stdout = child.stdout.take().unwrap();
@@ -98,15 +121,12 @@ impl Placed {
         dial.send(&StreamMessage::Control(StreamControl::Open(StreamOpen {
             protocol: STREAM_PROTOCOL,
             root: Some(self.root()),
-            generation: start.generation,
+            epoch: self.epoch(),
             incarnation: start.incarnation,
+            is_known: self.is_known,
             segment,
             offset,
         })));
-        match dial.message() {
-            Some(StreamMessage::Control(StreamControl::Hello(hello))) => dial.hello = Some(hello),
-            other => panic!("{other:?}"),
-        }
         dial
     }
 }
@@ -284,10 +304,49 @@ fn a_runtime_that_was_proved_gone_is_not_started_late() {
     let refused = |answer| matches!(answer, SubmitAnswer::Failed { reason: SubmitFailure::Superseded, .. });
     assert!(refused(placed.submit()));
     placed.worker.start.incarnation += 1;
-    placed.worker.start.generation -= 1;
-    assert!(refused(placed.submit()), "an older daemon");
-    placed.worker.start.generation += 1;
     placed.started();
+}
+
+#[test]
+fn a_place_without_the_folder_of_a_known_runtime_proves_nothing() {
+    let mut placed = Placed::new();
+    placed.is_known = true;
+    let mut dial = placed.dial(1, 0);
+    while dial.message().is_some() {}
+    assert!(!dial.controls.contains(&StreamControl::RuntimeGone), "{:?}", dial.controls);
+    assert_eq!(dial.child.wait().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_daemon_that_is_older_than_one_that_spoke_is_fenced() {
+    let mut placed = Placed::new();
+    let generation = placed.worker.start.generation + 1;
+    placed.worker.start.generation = generation;
+    placed.started();
+    let mut older = placed.dial(1, 0);
+    older.greet(generation);
+    older.until_record(T::Session);
+    // A later start takes the place, and the connection of the earlier one ends.
+    placed.worker.start.generation = generation + 1;
+    let mut newer = placed.dial(1, 0);
+    newer.greet(generation + 1);
+    newer.until_record(T::Session);
+    let fenced = StreamControl::Fenced { generation: generation + 1 };
+    older.until_control(&fenced);
+    assert!(!older.controls.contains(&StreamControl::Closed), "{:?}", older.controls);
+    // Neither a start nor a stream of an older one, nor of another one with the same generation.
+    placed.worker.start.incarnation += 1;
+    for (generation, start) in [(generation, "daemon"), (generation + 1, "another")] {
+        placed.worker.start.generation = generation;
+        placed.daemon = start;
+        assert!(matches!(placed.submit(), SubmitAnswer::Fenced { .. }));
+        placed.open(1, 0).until_control(&fenced);
+    }
+    // What an older one asked for is not done.
+    older.send(&StreamControl::Kill.into());
+    older.child.wait().unwrap();
+    newer.prompt(1, "hello");
+    newer.until_record(T::TurnEnd);
 }
 
 #[test]

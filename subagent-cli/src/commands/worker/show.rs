@@ -41,6 +41,7 @@ const KEYS: &[&str] = &[
     "stoppedAt",
     "lastError",
     "unresponsive",
+    "unreachable",
     "idleTimeoutMs",
     "hibernation",
     "hibernated",

@@ -80,6 +80,11 @@ fn of_worker(kind: &str, worker: &str, data: &Value) -> Option<(Style, String)> 
             (Style::Attention, said)
         }
         "worker.unparked" => (Style::Dim, "goes on, no longer parked".to_owned()),
+        "worker.unreachable" => {
+            let said = "the worker is unreachable; what it was doing may go on there";
+            (Style::Bad, because(said, word(&data["reason"], "message")))
+        }
+        "worker.reached" => (Style::Dim, "the worker is reached again".to_owned()),
         "worker.lost" => (Style::Bad, because("the runtime is lost", word(data, "reason"))),
         "worker.forbidden" => {
             let said =
@@ -346,6 +351,12 @@ mod tests {
                 json!({"firstMissing": 3, "lastMissing": 5}),
                 "records 3 to 5 of the journal are missing",
             ),
+            (
+                "worker.unreachable",
+                json!({"since": "T", "reason": {"code": "PLACEMENT_UNREACHABLE", "message": "no route"}}),
+                "the worker is unreachable; what it was doing may go on there: no route",
+            ),
+            ("worker.reached", json!({}), "the worker is reached again"),
             ("worker.lost", json!({"reason": "killed"}), "the runtime is lost: killed"),
             (
                 "worker.forbidden",

@@ -26,6 +26,12 @@ pub(super) fn accepted(view: &mut PageRenderer, accepted: &Named<TurnAccepted>) 
     let worker = called(&accepted.name, turn.worker_id.as_str());
     heading(view, worker, turn.state, turn.turn_id.as_str());
     starts(view, turn.starts_agent);
+    if let Some(unreachable) = &turn.unreachable {
+        let since = view.since(unreachable.since);
+        let said =
+            format!("The worker is unreachable for {since}; the message is stored and delivered later.");
+        view.page.word(Style::Bad, &said).end();
+    }
     view.next("Wait:  ", &format!("subagent wait {worker}"));
     view.next("Watch: ", &format!("subagent watch {worker} -f"));
 }

@@ -38,6 +38,11 @@ impl PageRenderer {
         time.into().map_or_else(String::new, |then| ago(then, self.now))
     }
 
+    /// Returns how long ago a time was, without a word.
+    pub(super) fn since(&self, time: Timestamp) -> String {
+        elapsed(Duration::from_millis(u64::try_from(self.now.0.saturating_sub(time.0)).unwrap_or(0)))
+    }
+
     /// Returns how long it is until a time; zero if it has passed.
     pub(super) fn left(&self, time: Timestamp) -> String {
         elapsed(Duration::from_millis(u64::try_from(time.0.saturating_sub(self.now.0)).unwrap_or(0)))

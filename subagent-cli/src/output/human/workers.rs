@@ -9,6 +9,7 @@ use subagent_protocol::api::{
     WorkerStopped, WorkerView,
 };
 use subagent_protocol::budget::WorkerBudget;
+use subagent_protocol::data::workers::UnreachableState;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::state::{OnRateLimit, QuestionKind, WorkerState};
@@ -74,7 +75,11 @@ fn state(
     state: WorkerState,
     (unresponsive, hibernated): (bool, bool),
     parked: Option<ParkedView>,
+    unreachable: Option<&UnreachableState>,
 ) -> (Style, String) {
+    if let Some(UnreachableState { since, .. }) = unreachable {
+        return (Style::Bad, format!("{state} (unreachable for {})", view.since(*since)));
+    }
     match (unresponsive, parked, hibernated) {
         (true, ..) => (Style::Bad, format!("{state} (hangs)")),
         (false, Some(parked), _) => (Style::Attention, format!("parked ({} left)", view.left(parked.until))),
@@ -84,7 +89,8 @@ fn state(
 }
 
 fn state_of(view: &PageRenderer, worker: &WorkerView) -> (Style, String) {
-    state(view, worker.state, (worker.unresponsive, worker.hibernated), worker.parked)
+    let marks = (worker.unresponsive, worker.hibernated);
+    state(view, worker.state, marks, worker.parked, worker.unreachable.as_ref())
 }
 
 /// A worker of `ls`, with what it asks.
@@ -143,11 +149,13 @@ pub(super) struct ChangedWorker {
     #[serde(default)]
     hibernated: bool,
     parked: Option<ParkedView>,
+    unreachable: Option<UnreachableState>,
 }
 
 /// What became of a worker, in one line.
 pub(super) fn changed(view: &mut PageRenderer, worker: &ChangedWorker) {
-    let (style, state) = state(view, worker.state, (worker.unresponsive, worker.hibernated), worker.parked);
+    let marks = (worker.unresponsive, worker.hibernated);
+    let (style, state) = state(view, worker.state, marks, worker.parked, worker.unreachable.as_ref());
     let name = called(&worker.name, worker.worker_id.as_str());
     view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
 }
@@ -281,9 +289,29 @@ fn whole(view: &mut PageRenderer, worker: &WorkerView, reported: Option<&AgentVi
         agent(view, reported);
     }
     open(view, worker);
-    if worker.unresponsive {
+    if let Some(unreachable) = &worker.unreachable {
+        self::unreachable(view, unreachable);
+    } else if worker.unresponsive {
         view.page.text(Style::Bad, "  Its runtime is alive but does not answer.").end();
     }
+}
+
+/// Since when and why a worker is not reached, and what that means.
+fn unreachable(view: &mut PageRenderer, unreachable: &UnreachableState) {
+    let (since, heard) = (view.since(unreachable.since), view.ago(unreachable.last_heard));
+    let heard = if heard.is_empty() { String::new() } else { format!(", last heard {heard}") };
+    let said = format!("Its place has not answered for {since}{heard}. What it was doing may go on there.");
+    view.page.prose(Style::Bad, "  ", "  ", &said, MAX_LINES);
+    if let Some(reason) = &unreachable.reason {
+        view.page.prose(Style::Bad, "  ", "  ", &reason.to_string(), MAX_LINES);
+    }
+    view.page.prose(
+        Style::Plain,
+        "  ",
+        "  ",
+        "Requests are stored and delivered when it answers.",
+        MAX_LINES,
+    );
 }
 
 /// Label, id and state.

@@ -39,6 +39,12 @@ pub(crate) fn raise_generation(tx: &Tx<'_>, above: u64) -> Result<u64> {
     Ok(generation.unsigned_abs())
 }
 
+/// Makes the generation of the next daemon higher than this one.
+pub(crate) fn remember_generation(tx: &Tx<'_>, other: u64) -> Result<()> {
+    let sql = "UPDATE meta SET value = ?1 WHERE key = 'generation' AND value < ?1";
+    tx.execute(sql, [signed(other)]).map(drop)
+}
+
 fn number_of(tx: &Tx<'_>, key: &str) -> Result<Option<i64>> {
     let sql = "SELECT value FROM meta WHERE key = ?1";
     rows::optional(tx.connection, sql, [key], |row| row.get(0))

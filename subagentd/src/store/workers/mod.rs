@@ -132,6 +132,12 @@ pub(crate) fn begin_incarnation(tx: &Tx<'_>, id: RowId, incarnation: u64, boot_i
     Ok(())
 }
 
+/// Stores in which boot of its machine the runtime was started.
+pub(crate) fn update_boot_id(tx: &Tx<'_>, id: RowId, boot_id: &str) -> Result<()> {
+    tx.execute("UPDATE workers SET boot_id = ?2 WHERE id = ?1", params![id.0, boot_id])?;
+    Ok(())
+}
+
 /// Stores that the last runtime is gone and its journal is completely stored.
 pub(crate) fn end_incarnation(tx: &Tx<'_>, id: RowId) -> Result<()> {
     tx.execute(
@@ -371,4 +377,14 @@ pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool
                FROM events e WHERE e.worker = ?1 AND e.internal = 0 AND e.kind IS NULL AND e.type = ?2";
     let gap = EventType::JournalGap.as_str();
     rows::one(connection, sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Returns whether the newest report about the worker's place says that it does not answer.
+pub(crate) fn is_unreachable(connection: &Connection, worker: RowId) -> Result<bool> {
+    let newest = |event_type: EventType| {
+        let sql = "SELECT coalesce(max(seq), 0) FROM events
+                   WHERE worker = ?1 AND internal = 0 AND kind IS NULL AND type = ?2";
+        rows::one(connection, sql, params![worker.0, event_type.as_str()], |row| row.get::<_, i64>(0))
+    };
+    Ok(newest(EventType::WorkerUnreachable)? > newest(EventType::WorkerReached)?)
 }

@@ -262,6 +262,9 @@ async fn gave_up(
         false => message.to_owned(),
     };
     let diagnosis = match (view.state, view.unresponsive) {
+        _ if view.unreachable.is_some() => {
+            "the worker's place does not answer, so it is unknown what the worker does; wait again".to_owned()
+        }
         (_, true) => "the worker's runtime is alive but does not answer".to_owned(),
         (state, _) if state.has_open_turn() => {
             format!("the worker is {state}; wait again from the latest event with --from-event-id")

@@ -90,7 +90,10 @@ async fn look_at(
     }
     let (setup, worker) = (&supervisor.shared.setup, handle.worker_id.as_str());
     let socket = place::socket_path(setup, handle.placement.as_ref(), worker).ok()?;
-    let found = find(&before, &socket).await;
+    let found = match handle.placement {
+        None => find(&before, &socket).await,
+        Some(_) => of_place(&before, &socket),
+    };
     let mut attempt =
         before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
     if found.ping.is_ok() && attempt.is_none() {
@@ -182,6 +185,23 @@ async fn find(snapshot: &Snapshot, socket: &Path) -> RuntimeProbe {
         socket_exists: socket.exists(),
         ping,
     }
+}
+
+/// Returns what the stream to a placed runtime says.
+fn of_place(snapshot: &Snapshot, socket: &Path) -> RuntimeProbe {
+    let known = snapshot.runtime.or(snapshot.last_runtime);
+    let ping = match (&snapshot.unreachable, snapshot.runtime) {
+        (Some(state), _) => Err(state.reason.clone().unwrap_or_else(|| {
+            Error::new(Code::PlacementUnreachable, "the place of the worker does not answer").retryable()
+        })),
+        (None, _) if snapshot.unresponsive => {
+            Err(Error::new(Code::BackendTimeout, "the runtime is alive but does not answer"))
+        }
+        (None, None) => Err(Error::new(Code::BackendSocketUnreachable, "no runtime is known there")
+            .with("socketPath", socket.display().to_string())),
+        (None, Some(_)) => Ok(()),
+    };
+    RuntimeProbe { pid_alive: known.map(|_| snapshot.runtime.is_some()), socket_exists: false, ping }
 }
 
 /// Checks that a runtime answers. Every runtime refuses a hello of generation 0, so the check does

@@ -11,7 +11,7 @@ use subagent_protocol::placement::{PLACED_THERE, Placement, SubmitFailure, Submi
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::RuntimeStart;
 use subagent_protocol::state::Desired;
-use subagent_protocol::stream::{STREAM_PROTOCOL, StreamControl, StreamMessage, StreamOpen};
+use subagent_protocol::stream::{DaemonEpoch, STREAM_PROTOCOL, StreamControl, StreamMessage, StreamOpen};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 
@@ -19,7 +19,7 @@ use super::carrier::Carrier;
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
 use super::stream::mirror::Mirror;
-use super::stream::{EndProof, PlacedStream};
+use super::stream::{EndProof, PlacedStream, StreamState};
 use super::submission;
 use crate::store::{Cursor, WorkerRow};
 use crate::supervisor::shared::DaemonSettings;
@@ -28,7 +28,9 @@ use crate::supervisor::shared::DaemonSettings;
 const RECONNECT: Duration = Duration::from_millis(250);
 /// The first delay before a broken stream is dialed again. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The longest delay while the place answers, and while it does not. A command ends the delay.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_UNREACHED_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) enum RuntimePlace {
     /// A child of the daemon, with its locks and journal in the worker's folder.
@@ -48,27 +50,35 @@ pub(crate) struct PlacedRuntime {
 }
 
 /// What a new stream begins with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct DialPosition {
+    /// The start of the daemon that asks.
+    pub(crate) epoch: DaemonEpoch,
     /// How far the journal is stored.
     pub(crate) cursor: Cursor,
-    /// The generation of the daemon.
-    pub(crate) generation: u64,
     /// The worker's newest runtime.
     pub(crate) incarnation: u64,
+    /// Whether the place has reported this runtime as started.
+    pub(crate) is_known: bool,
 }
 
 /// The outcome of a start.
 pub(crate) enum Submitted {
-    Started(ProcessId),
+    Started {
+        process: ProcessId,
+        /// The boot of the place's machine.
+        boot_id: String,
+    },
     /// Nothing runs for this request.
     Failed(SubmitFailure, String),
+    /// The place serves another daemon.
+    Fenced(Error),
     /// The command could not be run, so nothing runs.
     NotSent(io::Error),
     /// The request was not sent, because the host did not greet. Nothing runs.
     NotReached(Error),
     /// There was no answer. Only a stream can prove whether a runtime lives.
-    Unknown(String),
+    Unknown(Error),
 }
 
 /// The end of a runtime, wherever it is.
@@ -76,7 +86,7 @@ pub(crate) enum RuntimeExit {
     Local(ExitWatch),
     Placed {
         process: Option<ProcessId>,
-        proof: watch::Receiver<EndProof>,
+        stream: watch::Receiver<StreamState>,
         outgoing: mpsc::UnboundedSender<StreamMessage>,
     },
 }
@@ -93,12 +103,15 @@ impl RuntimeExit {
     pub(crate) async fn ended(&self) {
         match self {
             Self::Local(exit) => exit.ended().await,
-            Self::Placed { proof, .. } => {
-                // A broken stream proves nothing.
-                if proof.clone().wait_for(|proof| *proof >= EndProof::Runtime).await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
+            Self::Placed { stream, .. } => seen(stream, |state| state.proof >= EndProof::Runtime).await,
+        }
+    }
+
+    /// Returns when the place of a placed runtime has answered.
+    pub(crate) async fn greeted(&self) {
+        match self {
+            Self::Local(_) => std::future::pending().await,
+            Self::Placed { stream, .. } => seen(stream, |state| state.greeted).await,
         }
     }
 
@@ -108,6 +121,13 @@ impl RuntimeExit {
             Self::Local(exit) => exit.kill(),
             Self::Placed { outgoing, .. } => drop(outgoing.send(StreamControl::Kill.into())),
         }
+    }
+}
+
+/// Returns when the stream has this state. Never if it ends before: a broken stream proves nothing.
+async fn seen(stream: &watch::Receiver<StreamState>, is_so: impl FnMut(&StreamState) -> bool) {
+    if stream.clone().wait_for(is_so).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -145,8 +165,10 @@ impl RuntimePlace {
             Self::Local => RECONNECT,
             Self::Placed(placed) => {
                 let pause = placed.pause;
-                placed.pause = (pause * 2).min(LAST_PAUSE);
-                pause
+                let is_greeted = placed.stream.as_ref().is_some_and(|stream| stream.state().borrow().greeted);
+                let longest = if is_greeted { LAST_PAUSE } else { LAST_UNREACHED_PAUSE };
+                placed.pause = (pause * 2).min(longest);
+                pause.min(longest)
             }
         }
     }
@@ -155,6 +177,13 @@ impl RuntimePlace {
     pub(crate) fn answered(&mut self) {
         if let Self::Placed(placed) = self {
             placed.pause = FIRST_PAUSE;
+        }
+    }
+
+    /// The place has answered.
+    pub(crate) fn greeted(&mut self) {
+        if let Self::Placed(placed) = self {
+            placed.pause = placed.pause.min(LAST_PAUSE);
         }
     }
 
@@ -170,15 +199,11 @@ impl RuntimePlace {
 }
 
 impl PlacedRuntime {
-    pub(crate) fn remote(&self) -> Option<&SshPlacement> {
-        self.carrier.remote()
-    }
-
     /// Starts a runtime there.
-    pub(crate) async fn submit(&mut self, start: RuntimeStart) -> Submitted {
+    pub(crate) async fn submit(&mut self, epoch: DaemonEpoch, start: RuntimeStart) -> Submitted {
         self.stream = None;
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
-        let request = SubmitRequest { root: self.carrier.root(), start };
+        let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root: self.carrier.root(), start };
         let submitted = match serde_json::to_vec(&request) {
             Ok(request) => submission::submit(&self.carrier, &self.worker, &request).await,
             Err(error) => Submitted::NotSent(error.into()),
@@ -200,18 +225,30 @@ impl PlacedRuntime {
         desired: Desired,
         process: Option<ProcessId>,
     ) -> io::Result<(RuntimeConnection, RuntimeExit)> {
+        let generation = at.epoch.generation;
         let (stream, frames) = self.dial(at)?;
-        let link = RuntimeConnection::over(frames, at.generation, desired);
-        let exit = RuntimeExit::Placed { process, proof: stream.proof(), outgoing: stream.sender() };
+        let link = RuntimeConnection::over(frames, generation, desired);
+        let exit = RuntimeExit::Placed { process, stream: stream.state(), outgoing: stream.sender() };
         self.stream = Some(stream);
         self.guard_gone = false;
         Ok((link, exit))
     }
 
+    /// Returns the boot of the place's machine, from the present stream.
+    pub(crate) fn boot_id(&self) -> Option<String> {
+        self.stream.as_ref()?.state().borrow().boot_id.clone()
+    }
+
+    /// Returns the error if the place serves another daemon.
+    pub(crate) fn fenced(&self) -> Option<Error> {
+        let end = self.stream.as_ref()?.state().borrow().end.clone();
+        end.filter(|error| error.code == Code::Fenced)
+    }
+
     /// Whether the end of everything was proved. Opens a stream for the proof if there is none.
     pub(crate) fn is_guard_gone(&mut self, at: DialPosition) -> bool {
         if let Some(stream) = &self.stream {
-            self.guard_gone |= *stream.proof().borrow() == EndProof::Guard;
+            self.guard_gone |= stream.state().borrow().proof == EndProof::Guard;
             if self.guard_gone || stream.is_over() {
                 self.stream = None;
             }
@@ -233,8 +270,9 @@ impl PlacedRuntime {
         let open = StreamOpen {
             protocol: STREAM_PROTOCOL,
             root: self.carrier.root(),
-            generation: at.generation,
+            epoch: at.epoch,
             incarnation: at.incarnation,
+            is_known: at.is_known,
             segment: at.cursor.segment,
             offset: at.cursor.offset,
         };

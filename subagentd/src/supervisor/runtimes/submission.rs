@@ -3,20 +3,21 @@
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use subagent_protocol::clean::one_line;
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::ssh::{MAX_SAID_BYTES, SshFailure};
+use subagent_protocol::placement::ssh::SshFailure;
 use subagent_protocol::placement::{SubmitAnswer, SubmitFailure};
 use subagent_protocol::stream::{MAX_BANNER_BYTES, after_magic};
+use subagent_protocol::{Code, Error};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdout};
-use tokio::task::JoinHandle;
+use tokio::process::{Child, ChildStdout};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::carrier::Carrier;
 use super::place::Submitted;
+use super::stream::{ErrorOutput, fenced, with_output};
 
 /// Time limit until the greeting: a connection, a login and the user's shell.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(25);
@@ -24,10 +25,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(25);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of the answer, with what a shell printed before it.
 const MAX_ANSWER_BYTES: usize = MAX_BANNER_BYTES + 64 * 1024;
-/// Time after the end of the command in which its last words arrive. A background process of a
-/// client may keep the pipe open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
 /// Starts a runtime there with this request.
 pub(super) async fn submit(carrier: &Carrier, worker: &WorkerId, request: &[u8]) -> Submitted {
     let mut command = carrier.command("submit", worker);
@@ -53,7 +50,7 @@ pub(super) async fn submit(carrier: &Carrier, worker: &WorkerId, request: &[u8])
             Ok(_) => timeout(GREETING_TIMEOUT, child.wait()).await.ok().and_then(Result::ok),
             Err(_) => None,
         };
-        return not_greeted(carrier, status, &stderr.last_words().await);
+        return not_greeted(carrier, status, &stderr.rest().await);
     }
     let exchange = async {
         // One that does not read this does not answer either.
@@ -64,21 +61,31 @@ pub(super) async fn submit(carrier: &Carrier, worker: &WorkerId, request: &[u8])
         child.wait().await
     };
     match timeout_at(begun + SUBMIT_TIMEOUT, exchange).await {
-        Ok(Ok(_)) => match after_magic(&said).ok().flatten().map(serde_json::from_slice) {
-            Some(Ok(SubmitAnswer::Started { process, .. })) => Submitted::Started(process),
-            Some(Ok(SubmitAnswer::Failed { reason, message })) => Submitted::Failed(reason, message),
-            _ => Submitted::Unknown("its answer is not readable".to_owned()),
+        Ok(Ok(status)) => match after_magic(&said).ok().flatten().map(serde_json::from_slice) {
+            Some(Ok(SubmitAnswer::Started { process, boot_id })) => Submitted::Started { process, boot_id },
+            Some(Ok(SubmitAnswer::Fenced { generation })) => Submitted::Fenced(fenced(generation)),
+            Some(Ok(SubmitAnswer::Failed { reason, message })) => {
+                Submitted::Failed(reason, one_line(&message))
+            }
+            _ => unknown(&format!("the start gave no readable answer ({status})"), &stderr.rest().await),
         },
-        Ok(Err(error)) => Submitted::Unknown(error.to_string()),
-        Err(_) => Submitted::Unknown("it did not answer in time".to_owned()),
+        Ok(Err(error)) => unknown(&error.to_string(), &stderr.rest().await),
+        Err(_) => {
+            let why = format!("the start gave no answer within {} s", SUBMIT_TIMEOUT.as_secs());
+            unknown(&why, &stderr.rest().await)
+        }
     }
 }
 
-fn parts(mut child: Child) -> io::Result<(Child, ChildStdout, LastWords)> {
+fn unknown(why: &str, said: &str) -> Submitted {
+    Submitted::Unknown(Error::new(Code::PlacementUnreachable, with_output(why, said)).retryable())
+}
+
+fn parts(mut child: Child) -> io::Result<(Child, ChildStdout, ErrorOutput)> {
     let missing = || io::Error::other("it has no standard output");
     let stdout = child.stdout.take().ok_or_else(missing)?;
-    let stderr = child.stderr.take().ok_or_else(missing)?;
-    Ok((child, stdout, LastWords::of(stderr)))
+    let stderr = ErrorOutput::of(child.stderr.take());
+    Ok((child, stdout, stderr))
 }
 
 /// Reads until the magic line; returns false if the output ends without it.
@@ -93,48 +100,16 @@ async fn greeted(stdout: &mut ChildStdout, said: &mut Vec<u8>) -> io::Result<boo
     }
 }
 
-fn not_greeted(carrier: &Carrier, status: Option<ExitStatus>, said: &[u8]) -> Submitted {
+fn not_greeted(carrier: &Carrier, status: Option<ExitStatus>, said: &str) -> Submitted {
     let Some(remote) = carrier.remote() else {
-        return Submitted::Unknown("its answer is not readable".to_owned());
+        return unknown("the start gave no readable answer", said);
     };
     let program = carrier.program();
     match status.map(|status| status.code()) {
-        None => Submitted::NotReached(SshFailure::TimedOut(said).error(remote, &program)),
+        None => Submitted::NotReached(SshFailure::TimedOut(said.as_bytes()).error(remote, &program)),
         Some(None) => Submitted::Failed(SubmitFailure::Killed, "the ssh client was killed".to_owned()),
-        Some(code) => Submitted::NotReached(SshFailure::Exited(code, said).error(remote, &program)),
-    }
-}
-
-/// The end of a standard error, read while the command runs.
-struct LastWords {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
-
-impl LastWords {
-    fn of(mut stderr: ChildStderr) -> Self {
-        let bytes = Arc::<Mutex<Vec<u8>>>::default();
-        let kept = Arc::clone(&bytes);
-        let reader = tokio::spawn(async move {
-            let mut buffer = Vec::with_capacity(MAX_SAID_BYTES);
-            while let Ok(1..) = stderr.read_buf(&mut buffer).await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.append(&mut buffer);
-                let surplus = kept.len().saturating_sub(MAX_SAID_BYTES);
-                kept.drain(..surplus);
-            }
-        });
-        Self { bytes, reader }
-    }
-
-    async fn last_words(mut self) -> Vec<u8> {
-        let _ = timeout(LAST_WORDS, &mut self.reader).await;
-        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for LastWords {
-    fn drop(&mut self) {
-        self.reader.abort();
+        Some(code) => {
+            Submitted::NotReached(SshFailure::Exited(code, said.as_bytes()).error(remote, &program))
+        }
     }
 }

@@ -254,6 +254,15 @@ async fn stopped(
         Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => Ok(()),
         Ok(Err(_)) => Err(supervisor.abandoned()),
         Err(_) => {
+            if let Some(unreachable) = handle.snapshot.borrow().unreachable.clone() {
+                let message = "the worker's place does not answer, so it is unknown what runs there; \
+                               the stop is stored and goes on when the place answers";
+                return Err(Error::new(Code::StopIncomplete, message)
+                    .retryable()
+                    .with("workerId", handle.worker_id.as_str())
+                    .with("unreachable", serde_json::json!(unreachable))
+                    .recommend("repair the connection; repeat the command to wait longer"));
+            }
             let guards = supervisor.shared.guards();
             let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
             if let (None, Some(worktree)) = (guard, worktree) {
@@ -265,7 +274,9 @@ async fn stopped(
                     .with("reason", "removing")
                     .recommend("repeat the command to wait longer"));
             }
-            let left = guard.map(|(_, guard)| stray_processes::below(guard.pid)).unwrap_or_default();
+            // A pid of another machine says nothing here.
+            let local = guard.filter(|_| handle.placement.is_none());
+            let left = local.map(|(_, guard)| stray_processes::below(guard.pid)).unwrap_or_default();
             Err(Error::new(
                 Code::StopIncomplete,
                 "not all processes of the worker have ended yet; they are being killed again and again",

@@ -127,8 +127,12 @@ pub(crate) async fn send(
     };
     let definition = request.agent.as_ref().map(|change| change.agent.name.clone());
     let accepted = accepted(row.worker_id.clone(), turn_id, asked);
+    let unreachable = handle.snapshot.borrow().unreachable.clone().filter(|_| request.simulate.is_none());
     let respond: Respond = Box::new(move |next, added| {
         let mut response = accepted(next, added);
+        if let Some(unreachable) = unreachable {
+            response["unreachable"] = json!(unreachable);
+        }
         if let Some(name) = definition {
             response["agentDefinition"] = name.into();
         }
@@ -235,9 +239,18 @@ async fn until_canceled(
         Ok(Ok(snapshot)) => Ok(snapshot.worker.public_state()),
         Ok(Err(_)) => Err(supervisor.abandoned()),
         Err(_) => {
-            let message = "the cancel is stored, but the turn has not ended yet; wait for turn.canceled";
-            let error = Error::new(Code::BackendTimeout, message).retryable();
-            Err(error.with("workerId", row.worker_id.as_str()).with("turnId", turn_id))
+            let error = match handle.snapshot.borrow().unreachable.clone() {
+                Some(unreachable) => {
+                    let message = "the cancel is stored; the agent gets it when its place answers again";
+                    Error::new(Code::PlacementUnreachable, message).with("unreachable", json!(unreachable))
+                }
+                None => {
+                    let message =
+                        "the cancel is stored, but the turn has not ended yet; wait for turn.canceled";
+                    Error::new(Code::BackendTimeout, message)
+                }
+            };
+            Err(error.retryable().with("workerId", row.worker_id.as_str()).with("turnId", turn_id))
         }
     }
 }

@@ -107,7 +107,13 @@ pub(crate) async fn overview(
         let (at, count) = (entropy::now(), items.len());
         Ok(OverviewShown { cursor, at, items, count, paused_schedules, paused_triggers })
     });
-    read.await
+    let mut shown = read.await?;
+    for item in &mut shown.items {
+        // Not stored: the actor knows it. Its events follow in any case.
+        let live = supervisor.roster.live(item.worker_id.as_str());
+        item.unreachable = live.ok().and_then(|handle| handle.snapshot.borrow().unreachable.clone());
+    }
+    Ok(shown)
 }
 
 /// Schedules and triggers that no longer fire, except those that a user paused.
@@ -198,6 +204,7 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
         questions,
         queue: queue.as_ref().map(queue_view),
         parked,
+        unreachable: None,
         task: beside.tasks.remove(&row.worker_id),
         usage: beside.usage.remove(row.worker_id.as_str()).unwrap_or_default(),
         budget: account.view(steady(entropy::now())),

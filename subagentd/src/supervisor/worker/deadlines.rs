@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::ingest::{self, Goal};
 use super::questions;
-use super::runtime::{gone, hibernation, recovery, starting};
+use super::runtime::{gone, hibernation, placed, recovery, starting};
 use crate::supervisor::entropy;
 
 /// A time at which the actor acts by itself.
@@ -27,6 +27,7 @@ pub(super) enum Deadline {
     Questions,
     Kill,
     Answer,
+    Unreachable,
     Reconnect,
 }
 
@@ -44,6 +45,7 @@ pub(super) fn next(actor: &Actor) -> Option<(Instant, Deadline)> {
         (questions::expires_at(actor), Deadline::Questions),
         (live.and_then(|live| live.kill_at), Deadline::Kill),
         (live.and_then(|live| live.answer_by), Deadline::Answer),
+        (live.and_then(|live| live.reach.report_at()), Deadline::Unreachable),
         (live.and_then(|live| live.reconnect_at), Deadline::Reconnect),
     ];
     let known = deadlines.into_iter().filter_map(|(at, deadline)| Some((at?.max(now), deadline)));
@@ -86,6 +88,7 @@ pub(super) async fn act(actor: &mut Actor, deadline: Deadline) {
             let is_to_end = actor.stops() || actor.worker.restart == Restart::Wanted;
             actor.runtime.is_silent(&actor.identity.worker_id, is_to_end);
         }
+        Deadline::Unreachable => placed::is_unreachable(actor).await,
         Deadline::Reconnect => gone::reconnect(actor).await,
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::actor::Actor;
 use super::ingest::Goal;
 use super::message::ActorMessage;
-use super::runtime::{frames, gone, proof, recovery, starting};
+use super::runtime::{fenced, frames, gone, placed, proof, recovery, starting};
 use super::{budget, child_cancel, deadlines, ingest, order, perform, questions, settings, tasks};
 use crate::alarm;
 use crate::or_never::or_never;
@@ -29,6 +29,9 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
     }
     recovery::recover(actor).await;
     loop {
+        if let Some(error) = actor.runtime.fenced.take() {
+            return fenced::rest(actor, error, &mut ending).await;
+        }
         while let Some(action) = actor.todo.pop_front() {
             perform::perform(actor, action).await;
         }
@@ -59,15 +62,20 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
         let refusal = if serve { None } else { actor.journal.refusal(&actor.identity.worker_id) };
         let deadline = deadlines::next(actor);
         let unparks_at = deadlines::unparks_at(actor);
-        let (link, exit) = match &mut actor.runtime.live {
-            Some(runtime) => (runtime.link.as_mut(), runtime.exit.as_ref()),
-            None => (None, None),
+        let (link, exit, silent) = match &mut actor.runtime.live {
+            Some(runtime) => {
+                let exit = runtime.exit.as_ref();
+                (runtime.link.as_mut(), exit, exit.filter(|_| runtime.reach.is_silent()))
+            }
+            None => (None, None, None),
         };
         tokio::select! {
             biased;
             () = is_ending(&mut ending) => return,
             // New rules apply before anything else is decided.
             Ok(()) = actor.questions.rules.changed() => actor.questions.rules_stale = true,
+            // Before the frames and proofs that follow from it.
+            () = or_never(silent.map(RuntimeExit::greeted)) => placed::is_reached(actor).await,
             frame = or_never(link.map(RuntimeConnection::next)) => frames::on_frame(actor, frame).await,
             () = or_never(exit.map(RuntimeExit::ended)) => proof::on_end(actor).await,
             deadline = deadlines::reached(deadline) => deadlines::act(actor, deadline).await,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use subagent_core::model::{Fact, LifecycleState, Worker};
 use subagent_protocol::Error;
+use subagent_protocol::data::workers::UnreachableState;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::WorkerState;
 use tokio::sync::watch;
@@ -38,6 +39,8 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) revival: Option<Revival>,
     /// Whether the runtime is alive and does not answer.
     pub(in crate::supervisor) unresponsive: bool,
+    /// Since when its place does not answer.
+    pub(in crate::supervisor) unreachable: Option<UnreachableState>,
     /// Version of the live runtime, after its hello.
     pub(in crate::supervisor) runtime_version: Option<String>,
     /// Position up to which the journal was read.
@@ -74,6 +77,7 @@ impl Snapshot {
             had_runtime: runtime.incarnation > 0,
             revival: runtime.revivals.last.clone(),
             unresponsive: live.is_some_and(|live| live.unresponsive),
+            unreachable: live.and_then(|live| live.reach.unreachable()),
             runtime_version: live.and_then(|live| live.version.clone()),
             cursor: journal.cursor,
             misread: journal.misread,

@@ -117,6 +117,7 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("listening.after_heard", Hit, Work),
     ("submit.before_spawn", Check, Placed),
     ("submit.after_spawn", Hit, Placed),
+    ("dial.before_open", Check, Placed),
     ("placed_record.before_write", Check, Placed),
     ("placed_record.after_write", Hit, Placed),
     ("mirror.before_write", Check, Placed),

@@ -368,7 +368,8 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
         ListEntry::Item(item) => {
             let found = item.find(workers)?;
             let age = age_lasts(row::time(&found), now);
-            Some(row::parked_lasts(found.0, now).map_or(age, |parked| parked.min(age)))
+            let texts = [row::parked_lasts(found.0, now), row::unreachable_lasts(found.0, now)];
+            Some(texts.into_iter().flatten().fold(age, Duration::min))
         }
         ListEntry::Head(..) => None,
     });

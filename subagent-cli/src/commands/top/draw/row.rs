@@ -16,6 +16,7 @@ use super::super::board::{named, state_word};
 use super::super::changed::ChangeCounts;
 use super::super::list::{ListEntry, ListRow};
 use super::{age, part, span};
+use crate::output::ago::age_lasts;
 use crate::output::human;
 use crate::output::page::shorten;
 use crate::output::short;
@@ -171,6 +172,9 @@ fn state(item: &ListRow, row: &OverviewRow, need: Option<&Need>, is_narrow: bool
 
 /// What a worker asks, does, or ended with.
 fn text(row: &OverviewRow, need: Option<&Need>, now: Timestamp) -> (Style, String) {
+    if let Some(since) = row.unreachable_since {
+        return (Style::Bad, format!("unreachable for {}", age(since, now)));
+    }
     if let Some(need) = need {
         return (Style::Attention, part(&need.subject));
     }
@@ -186,6 +190,11 @@ fn text(row: &OverviewRow, need: Option<&Need>, now: Timestamp) -> (Style, Strin
     };
     let parked = row.parked_until.map(|until| format!("parked ({} left)  ", age(now, until)));
     (style, parked.unwrap_or_default() + &queued + &text)
+}
+
+/// After which time the text of an unreachable worker is another one.
+pub(super) fn unreachable_lasts(row: &OverviewRow, now: Timestamp) -> Option<Duration> {
+    Some(age_lasts(row.unreachable_since?, now))
 }
 
 /// After which time the text of a parked worker is another one.

@@ -312,6 +312,18 @@ fn a_parked_worker_says_when_it_goes_on() {
 }
 
 #[test]
+fn an_unreachable_worker_says_since_when_until_it_is_reached() {
+    let more = json!({
+        "state": "running", "activeTurnId": "turn_0123456789",
+        "unreachable": {"since": Timestamp(NOW.0 - 181_000)}, "lastEventAt": Timestamp(NOW.0 - 7_200_000),
+    });
+    let mut board = board(vec![worker(1, "one", more)]);
+    let (text, drawn) = picture(&mut board, 80, 24);
+    assert!(text.contains("unreachable for 3m"), "{text}");
+    assert_eq!(drawn.lasts, Some(Duration::from_secs(58)), "then it is 4 minutes");
+}
+
+#[test]
 fn files_that_two_live_workers_have_changed_are_marked() {
     let tree = |number: u32, name: &str, state: &str| {
         let path = format!("/trees/{name}");

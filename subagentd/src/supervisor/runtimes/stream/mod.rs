@@ -1,20 +1,37 @@
 //! A stream to a placed worker: owns the process of `dial`, writes the journal into the mirror, and
 //! carries frames. Must not decide what the end of a stream means.
 
+mod ending;
+mod error_output;
 pub(crate) mod mirror;
 
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
 use subagent_protocol::stream::{CHUNK_BYTES, StreamControl, StreamDecoder, StreamMessage, StreamOpen};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Error, Result};
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, split,
 };
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+use crate::supervisor::entropy;
+pub(crate) use ending::fenced;
+use ending::{broken, check_protocol, ended, no_stream, silent};
+pub(super) use error_output::{ErrorOutput, with_output};
 use mirror::MirrorWriter;
+
+/// Time without a message after which the place is asked for a sign of life. Each stream adds up to
+/// [`SPREAD`], so that many streams do not ask at once.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const SPREAD: Duration = Duration::from_secs(3);
+/// Time limit of the sign of life. Then the stream is ended.
+const PONG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is proved about a worker's processes there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,10 +45,24 @@ pub(crate) enum EndProof {
     Guard,
 }
 
+/// What a stream has brought about itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StreamState {
+    pub(crate) proof: EndProof,
+    /// Whether the place has answered in a protocol that this daemon speaks.
+    pub(crate) greeted: bool,
+    /// The boot of the place's machine.
+    pub(crate) boot_id: Option<String>,
+    /// When the place was last heard. Watchers are not notified of it.
+    pub(crate) heard: Option<Timestamp>,
+    /// Why the stream has ended; `None` while it is open.
+    pub(crate) end: Option<Error>,
+}
+
 /// A stream. Dropping it kills the process of `dial`; the runtime goes on.
 pub(crate) struct PlacedStream {
     outgoing: mpsc::UnboundedSender<StreamMessage>,
-    proof: watch::Receiver<EndProof>,
+    state: watch::Receiver<StreamState>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -49,26 +80,28 @@ impl PlacedStream {
         let mut child = dial
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
         let missing = || io::Error::other("it has no standard input or output");
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
+        let said = ErrorOutput::of(child.stderr.take());
         let (ours, theirs) = tokio::io::duplex(CHUNK_BYTES);
         let (from_actor, to_actor) = split(ours);
         let (outgoing, messages) = mpsc::unbounded_channel();
         // The receiver is alive.
         let _ = outgoing.send(StreamControl::Open(open).into());
-        let (proved, proof) = watch::channel(EndProof::None);
-        let receiver = Receiver { mirror, to_actor, proved };
+        let (state, known) = watch::channel(StreamState::default());
+        // A weak sender: the stream ends with the last sender of the actor.
+        let receiver = Receiver { mirror, to_actor, state, asks: outgoing.downgrade(), said };
         let tasks =
             [tokio::spawn(receiver.run(child, stdout)), tokio::spawn(send(stdin, messages, from_actor))];
-        Ok((Self { outgoing, proof, tasks }, theirs))
+        Ok((Self { outgoing, state: known, tasks }, theirs))
     }
 
-    pub(super) fn proof(&self) -> watch::Receiver<EndProof> {
-        self.proof.clone()
+    pub(super) fn state(&self) -> watch::Receiver<StreamState> {
+        self.state.clone()
     }
 
     pub(super) fn sender(&self) -> mpsc::UnboundedSender<StreamMessage> {
@@ -92,54 +125,108 @@ impl Drop for PlacedStream {
 struct Receiver {
     mirror: MirrorWriter,
     to_actor: WriteHalf<DuplexStream>,
-    proved: watch::Sender<EndProof>,
+    state: watch::Sender<StreamState>,
+    asks: mpsc::WeakUnboundedSender<StreamMessage>,
+    said: ErrorOutput,
 }
 
 impl Receiver {
-    /// Receives until the stream ends. `_child` is killed then, if it has not ended.
-    async fn run(mut self, _child: Child, stdout: ChildStdout) {
-        if let Err(error) = self.receive(stdout).await {
-            tracing::warn!(%error, "a stream to a placed worker broke");
-        }
+    /// Receives until the stream ends. `child` is killed then, if it has not ended.
+    async fn run(mut self, mut child: Child, stdout: ChildStdout) {
+        let spread = SPREAD.mul_f64(f64::from(child.id().unwrap_or(0) % 64) / 64.0);
+        let why = match self.receive(stdout, KEEPALIVE + spread).await {
+            Ok(()) => ended(&mut child, self.said).await,
+            Err(error) => error,
+        };
+        tracing::warn!(error = %why, "a stream to a placed worker has ended");
+        self.state.send_modify(|state| state.end = Some(why));
         // The other half may keep the stream open.
         let _ = self.to_actor.shutdown().await;
     }
 
-    async fn receive(&mut self, mut stdout: impl AsyncRead + Unpin) -> io::Result<()> {
+    async fn receive(&mut self, mut stdout: impl AsyncRead + Unpin, keepalive: Duration) -> Result<()> {
         let mut decoder = StreamDecoder::behind_banner();
         let mut buffer = Vec::with_capacity(CHUNK_BYTES);
         loop {
-            while let Some(message) = decoder.next_message().map_err(io::Error::other)? {
-                self.take(message).await?;
+            loop {
+                match decoder.next_message() {
+                    Ok(Some(message)) => self.take(message).await?,
+                    Ok(None) => break,
+                    Err(error) => return Err(no_stream(&error, decoder.banner(), &self.said)),
+                }
             }
             buffer.clear();
-            if stdout.read_buf(&mut buffer).await? == 0 {
-                return Ok(());
+            if self.read(&mut stdout, &mut buffer, keepalive).await? == 0 {
+                return match decoder.banner() {
+                    // The command has said why on its standard error.
+                    None | Some([]) => Ok(()),
+                    Some(banner) => {
+                        self.said.add(banner);
+                        Ok(())
+                    }
+                };
             }
             decoder.feed(&buffer);
         }
     }
 
-    async fn take(&mut self, message: StreamMessage) -> io::Result<()> {
+    /// Reads, and asks a silent place for a sign of life. The time in which the actor takes nothing
+    /// does not count, because then nothing is read.
+    async fn read(
+        &self,
+        stdout: &mut (impl AsyncRead + Unpin),
+        buffer: &mut Vec<u8>,
+        keepalive: Duration,
+    ) -> Result<usize> {
+        let read = match timeout(keepalive, stdout.read_buf(buffer)).await {
+            Ok(read) => read,
+            Err(_) => {
+                if let Some(outgoing) = self.asks.upgrade() {
+                    // The other task is alive, or the stream ends.
+                    let _ = outgoing.send(StreamControl::Ping.into());
+                }
+                timeout(PONG_TIMEOUT, stdout.read_buf(buffer))
+                    .await
+                    .map_err(|_| silent(keepalive + PONG_TIMEOUT, &self.said))?
+            }
+        };
+        read.map_err(|error| broken(&error.to_string(), &self.said))
+    }
+
+    async fn take(&mut self, message: StreamMessage) -> Result<()> {
+        self.state.send_if_modified(|state| {
+            state.heard = Some(entropy::now());
+            false
+        });
         match message {
             // The actor may have dropped its connection.
             StreamMessage::Frames(bytes) => drop(self.to_actor.write_all(&bytes).await),
             StreamMessage::Journal { segment, offset, bytes } => {
-                self.mirror.write(segment, offset, &bytes)?
+                self.mirror
+                    .write(segment, offset, &bytes)
+                    .map_err(|error| broken(&format!("the mirror cannot be written: {error}"), &self.said))?
             }
             StreamMessage::Control(StreamControl::Hello(hello)) => {
-                tracing::debug!(?hello, "a placed worker answers");
+                check_protocol(&hello)?;
+                self.state.send_modify(|state| {
+                    (state.greeted, state.boot_id) = (true, Some(hello.boot_id));
+                });
             }
             StreamMessage::Control(StreamControl::Closed) => drop(self.to_actor.shutdown().await),
             StreamMessage::Control(StreamControl::RuntimeGone) => {
-                self.proved.send_replace(EndProof::Runtime);
+                self.state.send_modify(|state| state.proof = EndProof::Runtime);
             }
             StreamMessage::Control(StreamControl::GuardGone) => {
-                self.proved.send_replace(EndProof::Guard);
+                self.state.send_modify(|state| state.proof = EndProof::Guard);
             }
+            StreamMessage::Control(StreamControl::Pong) => {}
+            StreamMessage::Control(StreamControl::Fenced { generation }) => return Err(fenced(generation)),
             StreamMessage::Control(
-                StreamControl::Open(_) | StreamControl::Stored { .. } | StreamControl::Kill,
-            ) => return Err(io::Error::other("a message is not for this side")),
+                StreamControl::Open(_)
+                | StreamControl::Stored { .. }
+                | StreamControl::Kill
+                | StreamControl::Ping,
+            ) => return Err(broken("a message is not for this side", &self.said)),
         }
         Ok(())
     }

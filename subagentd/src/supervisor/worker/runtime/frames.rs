@@ -11,6 +11,7 @@ use super::live::{PendingCommand, refusal_of_full_disk};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::place::RuntimePlace;
 use crate::supervisor::runtimes::process::ExitWatch;
+use crate::supervisor::runtimes::stream;
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
 use crate::supervisor::worker::questions::client_rules;
@@ -20,7 +21,9 @@ pub(crate) async fn on_frame(actor: &mut Actor, frame: Option<FromRuntime>) {
     let Some(runtime) = &mut actor.runtime.live else { return };
     let Some(frame) = frame else {
         // The process ends or closed the connection. The exit watch reports its end.
-        return runtime.reconnect_after(actor.runtime.place.next_pause());
+        runtime.reconnect_after(actor.runtime.place.next_pause());
+        actor.runtime.fenced = runtime.reach.fenced();
+        return;
     };
     runtime.unresponsive = false;
     runtime.answer_by = None;
@@ -29,7 +32,9 @@ pub(crate) async fn on_frame(actor: &mut Actor, frame: Option<FromRuntime>) {
         FromRuntime::Refused { refusal, generation } => {
             tracing::error!(worker = %actor.identity.worker_id, ?refusal, generation, "a runtime refuses this daemon");
             actor.runtime.not_served();
-            if refusal == Refusal::OldGeneration {
+            if refusal == Refusal::OldGeneration && actor.runtime.place.is_placed() {
+                actor.runtime.fenced = Some(stream::fenced(generation));
+            } else if refusal == Refusal::OldGeneration {
                 actor.shared.raise_generation(generation).await;
             }
         }
@@ -65,8 +70,9 @@ async fn on_hello(actor: &mut Actor, hello: RuntimeHello) {
     if let Some(runtime) = &mut actor.runtime.live {
         runtime.hello(&hello, watch);
     }
-    actor.shared.set_guard(&actor.identity.worker_id, hello.guard);
-    if hello.guard.is_some() {
+    let is_here = actor.runtime.is_here(&actor.shared.boot_id);
+    actor.shared.set_guard(&actor.identity.worker_id, hello.guard.filter(|_| is_here));
+    if hello.guard.is_some() && is_here {
         actor.shared.set_runtime(&actor.identity.worker_id, hello.process);
     }
     let ends = client_rules::starts_without_rules(actor, &hello).await;

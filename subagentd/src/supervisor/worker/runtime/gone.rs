@@ -68,8 +68,7 @@ pub(crate) async fn gone(actor: &mut Actor) {
         turn.dispatching = false;
     }
     // The unreadable part may have contained the record of a prompt, as after a reboot.
-    let rebooted =
-        actor.runtime.boot_id.as_deref() != Some(actor.shared.boot_id.as_str()) || actor.journal.damaged;
+    let rebooted = !actor.runtime.is_of_this_boot(&actor.shared.boot_id) || actor.journal.damaged;
     actor.apply(WorkerInput::RuntimeGone { clean: actor.runtime.clean_end, rebooted }).await;
     subagent_failpoint::hit("gone.after_commit");
     check_leftovers(actor).await;
@@ -126,6 +125,10 @@ pub(crate) async fn end_strays(actor: &mut Actor) {
         return;
     }
     actor.runtime.swept = true;
+    if !actor.runtime.is_here(&actor.shared.boot_id) {
+        // After a reboot there are none. On another machine they cannot be reached from here.
+        return;
+    }
     let killed = stray_processes::end(stray_processes::marker(
         actor.identity.worker_id.as_str(),
         actor.runtime.incarnation,

@@ -38,7 +38,9 @@ pub(super) async fn begin_incarnation(
     let incarnation = actor.runtime.incarnation + 1;
     let cursor =
         Cursor { segment: actor.journal.cursor.segment + 1, offset: 0, number: actor.journal.cursor.number };
-    let (id, boot_id) = (actor.identity.id, actor.shared.boot_id.clone());
+    // That of a place which was never heard is stored with its first answer.
+    let present = actor.runtime.present_boot(&actor.shared.boot_id).unwrap_or_default().to_owned();
+    let (id, boot_id) = (actor.identity.id, present.clone());
     let write = actor.shared.store.write(Durability::Full, 1, move |tx| {
         workers::begin_incarnation(tx, id, incarnation, &boot_id)?;
         workers::update_cursor(tx, id, cursor)?;
@@ -49,7 +51,7 @@ pub(super) async fn begin_incarnation(
     journal::remove_before(&actor.identity.directory, cursor.segment);
     actor.runtime.incarnation = incarnation;
     actor.journal.cursor = cursor;
-    actor.runtime.boot_id = Some(actor.shared.boot_id.clone());
+    actor.runtime.boot_id = Some(present);
     actor.runtime.may_live = true;
     actor.runtime.clean_end = false;
     actor.runtime.swept = false;

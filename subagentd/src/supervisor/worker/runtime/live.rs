@@ -11,6 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::reach::Reach;
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::ExitWatch;
@@ -45,6 +46,8 @@ pub(crate) struct LiveRuntime {
     pub(crate) answer_by: Option<Instant>,
     pub(crate) reconnect_at: Option<Instant>,
     pub(crate) kill_at: Option<Instant>,
+    /// Whether the place of a placed one answers.
+    pub(crate) reach: Reach,
     _live: LiveToken,
 }
 
@@ -74,6 +77,7 @@ impl LiveRuntime {
             answer_by: None,
             reconnect_at: None,
             kill_at: None,
+            reach: Reach::default(),
             _live: live,
         }
     }
@@ -118,9 +122,18 @@ impl LiveRuntime {
         }
     }
 
+    /// Takes what the present stream says about the place.
+    pub(crate) fn see_stream(&mut self) {
+        if let Some(RuntimeExit::Placed { stream, .. }) = &self.exit {
+            let state = stream.borrow().clone();
+            self.reach.see(&state);
+        }
+    }
+
     /// Schedules another connection after the loss of one.
     pub(crate) fn reconnect_after(&mut self, pause: Duration) {
         self.link = None;
+        self.see_stream();
         self.reconnect_at = Some(Instant::now() + pause);
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod copied;
+pub(crate) mod fenced;
 pub(crate) mod frames;
 pub(crate) mod gone;
 pub(crate) mod hibernation;
@@ -9,6 +10,7 @@ pub(crate) mod incarnation;
 pub(crate) mod live;
 pub(crate) mod placed;
 pub(crate) mod proof;
+pub(crate) mod reach;
 pub(crate) mod recovery;
 pub(crate) mod revival;
 pub(crate) mod slot;

@@ -2,8 +2,13 @@
 
 use std::io;
 
+use subagent_core::model::Fact;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::Reached;
 use subagent_protocol::state::Desired;
+use subagent_protocol::{Code, Error};
 
+use crate::store::{Durability, Tx, workers};
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::runtimes::place::{DialPosition, RuntimePlace};
 use crate::supervisor::worker::actor::Actor;
@@ -11,8 +16,9 @@ use crate::supervisor::worker::actor::Actor;
 fn position(actor: &Actor) -> DialPosition {
     DialPosition {
         cursor: actor.journal.cursor,
-        generation: actor.shared.generation(),
+        epoch: actor.shared.epoch(),
         incarnation: actor.runtime.incarnation,
+        is_known: actor.runtime.may_live && actor.runtime.stored_process.is_some(),
     }
 }
 
@@ -22,18 +28,84 @@ pub(super) fn connect(actor: &mut Actor, desired: Desired) -> io::Result<Runtime
     let RuntimePlace::Placed(placed) = &mut actor.runtime.place else {
         return Err(io::Error::other("the worker is not placed"));
     };
-    let (link, exit) = placed.connect(at, desired, process)?;
     if let Some(runtime) = &mut actor.runtime.live {
-        runtime.exit = Some(exit);
+        runtime.see_stream();
     }
+    let opened = placed.connect(at, desired, process);
+    let Some(runtime) = &mut actor.runtime.live else { return opened.map(|(link, _)| link) };
+    let reason = opened.as_ref().err().map(|error| {
+        let message = format!("the connection to the place cannot be started: {error}");
+        Error::new(Code::PlacementUnreachable, message).retryable()
+    });
+    runtime.reach.is_awaited(reason);
+    let (link, exit) = opened?;
+    runtime.exit = Some(exit);
     Ok(link)
 }
 
 /// Returns whether no process of the agent is left, as far as is proved.
 pub(super) fn is_guard_gone(actor: &mut Actor) -> bool {
     let at = position(actor);
-    match &mut actor.runtime.place {
-        RuntimePlace::Local => false,
-        RuntimePlace::Placed(placed) => placed.is_guard_gone(at),
+    let RuntimePlace::Placed(placed) = &mut actor.runtime.place else { return false };
+    if let Some(error) = placed.fenced() {
+        actor.runtime.fenced = Some(error);
+        return false;
     }
+    placed.is_guard_gone(at)
+}
+
+/// Reports that the place does not answer. Requests are accepted from now on: they are stored, and
+/// sent when the place answers.
+pub(crate) async fn is_unreachable(actor: &mut Actor) {
+    actor.runtime.settled = true;
+    let reported = actor.runtime.live.as_mut().and_then(|runtime| runtime.reach.report());
+    let Some(unreachable) = reported else { return };
+    tracing::warn!(worker = %actor.identity.worker_id, reason = ?unreachable.reason, "a worker is unreachable");
+    note(actor, EventData::WorkerUnreachable(unreachable)).await;
+}
+
+/// The place has answered.
+pub(crate) async fn is_reached(actor: &mut Actor) {
+    actor.runtime.place.greeted();
+    if let RuntimePlace::Placed(placed) = &actor.runtime.place
+        && let Some(boot_id) = placed.boot_id()
+    {
+        is_in_boot(actor, boot_id, false).await;
+    }
+    let Some(runtime) = &mut actor.runtime.live else { return };
+    let (since, is_first) = runtime.reach.answers();
+    if since.is_some() || (is_first && was_unreachable(actor).await) {
+        note(actor, EventData::WorkerReached(Reached { since })).await;
+    }
+}
+
+/// Takes the present boot of the place's machine. It is stored if the runtime was started in it: a
+/// place that was never heard before cannot have been given a prompt before.
+pub(super) async fn is_in_boot(actor: &mut Actor, boot_id: String, is_of_runtime: bool) {
+    let is_unknown = actor.runtime.boot_id.as_deref().is_some_and(str::is_empty);
+    let is_news = actor.runtime.boot_id.as_ref() != Some(&boot_id);
+    if is_news && (is_of_runtime || is_unknown) {
+        let (id, stored) = (actor.identity.id, boot_id.clone());
+        let write = move |tx: &mut Tx<'_>| workers::update_boot_id(tx, id, &stored);
+        if let Err(error) = actor.shared.store.write(Durability::Full, 1, write).await {
+            tracing::warn!(worker = %actor.identity.worker_id, %error, "the boot of a place could not be stored");
+        }
+        actor.runtime.boot_id = Some(boot_id.clone());
+    }
+    actor.runtime.place_boot = Some(boot_id);
+}
+
+/// Returns whether an earlier daemon has reported the worker as unreachable, and none as reached.
+async fn was_unreachable(actor: &Actor) -> bool {
+    let id = actor.identity.id;
+    let read = actor.shared.store.read(move |connection| workers::is_unreachable(connection, id)).await;
+    read.unwrap_or_else(|error| {
+        tracing::warn!(worker = %actor.identity.worker_id, %error, "it is unknown whether a worker was unreachable");
+        false
+    })
+}
+
+async fn note(actor: &mut Actor, data: EventData) {
+    let turn = actor.worker.turn().map(|turn| turn.no);
+    actor.note(vec![Fact::Event { data, turn }]).await;
 }

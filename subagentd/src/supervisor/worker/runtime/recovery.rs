@@ -86,9 +86,11 @@ async fn recover_placed(actor: &mut Actor) {
         actor.runtime.settled = true;
         return resume_without_runtime(actor).await;
     }
-    // Processes below these belong to the agent, even without a connection.
-    let (runtime, guard) = (actor.runtime.stored_process, actor.runtime.stored_guard);
-    actor.shared.set_processes(&actor.identity.worker_id, runtime, guard);
+    if actor.runtime.is_here(&actor.shared.boot_id) {
+        // Processes below these belong to the agent, even without a connection.
+        let (runtime, guard) = (actor.runtime.stored_process, actor.runtime.stored_guard);
+        actor.shared.set_processes(&actor.identity.worker_id, runtime, guard);
+    }
     match LiveToken::take(&actor.shared) {
         Ok(live) => adopt_runtime(actor, live).await,
         // The runtime continues. The actor connects when another runtime has ended.
@@ -166,7 +168,7 @@ async fn recall_calls(actor: &mut Actor) {
 pub(super) fn begun_for_nothing(actor: &Actor) -> bool {
     let unborn = actor.journal.cursor.offset == 0
         && !journal::is_begun(&actor.identity.directory, actor.journal.cursor.segment);
-    let same_boot = actor.runtime.boot_id.as_deref() == Some(actor.shared.boot_id.as_str());
+    let same_boot = actor.runtime.is_of_this_boot(&actor.shared.boot_id);
     unborn
         && match &actor.worker.state {
             LifecycleState::Starting => true,

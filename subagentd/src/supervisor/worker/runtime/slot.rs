@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use subagent_core::model::{Restart, Worker};
 use subagent_core::rules::reasons::{RESTARTED_BY_MANAGER, STOPPED_BY_MANAGER};
+use subagent_protocol::Error;
 use subagent_protocol::frame::{ELICITATION, RuntimeCommand};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
@@ -26,6 +27,8 @@ pub(crate) struct RuntimeSlot {
     pub(crate) settled: bool,
     pub(crate) incarnation: u64,
     pub(crate) boot_id: Option<String>,
+    /// The boot of the machine that a placed worker's place is on, as far as is known.
+    pub(crate) place_boot: Option<String>,
     /// Whether a runtime may be alive according to the store.
     pub(crate) may_live: bool,
     pub(crate) stored_process: Option<ProcessId>,
@@ -36,6 +39,8 @@ pub(crate) struct RuntimeSlot {
     pub(crate) swept: bool,
     pub(crate) leftovers: LeftoverCheck,
     pub(crate) revivals: Revivals,
+    /// Why this daemon may change nothing at the place.
+    pub(crate) fenced: Option<Error>,
 }
 
 impl RuntimeSlot {
@@ -46,6 +51,7 @@ impl RuntimeSlot {
             settled: false,
             incarnation: row.incarnation,
             boot_id: row.boot_id.clone(),
+            place_boot: None,
             may_live: row.may_live,
             stored_process: row.runtime,
             stored_guard: row.guard,
@@ -53,7 +59,23 @@ impl RuntimeSlot {
             swept: false,
             leftovers: LeftoverCheck::default(),
             revivals: Revivals::default(),
+            fenced: None,
         }
+    }
+
+    /// Returns the present boot of the machine that the runtime is on; `None` if it is unknown.
+    pub(crate) fn present_boot<'a>(&'a self, here: &'a str) -> Option<&'a str> {
+        if self.place.is_placed() { self.place_boot.as_deref() } else { Some(here) }
+    }
+
+    /// Returns whether the runtime was started in the present boot of its machine.
+    pub(crate) fn is_of_this_boot(&self, here: &str) -> bool {
+        self.boot_id.is_some() && self.boot_id.as_deref() == self.present_boot(here)
+    }
+
+    /// Returns whether the runtime's processes are on this machine, so that their pids mean something.
+    pub(crate) fn is_here(&self, here: &str) -> bool {
+        self.boot_id.as_deref() == Some(here)
     }
 
     /// Returns the process of the live runtime.
@@ -128,7 +150,8 @@ impl RuntimeSlot {
         };
         self.command(RuntimeCommand::Terminate { reason: reason.to_owned() });
         let Some(runtime) = &mut self.live else { return };
-        let patience = if runtime.unresponsive { TERMINATE_UNRESPONSIVE_TIMEOUT } else { TERMINATE_TIMEOUT };
+        let is_silent = runtime.unresponsive || runtime.reach.is_silent();
+        let patience = if is_silent { TERMINATE_UNRESPONSIVE_TIMEOUT } else { TERMINATE_TIMEOUT };
         runtime.kill_at.get_or_insert(Instant::now() + patience);
     }
 
@@ -168,7 +191,8 @@ impl RuntimeSlot {
     pub(crate) fn kill(&mut self, worker: &WorkerId) {
         let Some(runtime) = &mut self.live else { return };
         runtime.kill_at = None;
-        if let Some(exit) = &runtime.exit {
+        // The hello after a silence says that it is to end.
+        if let Some(exit) = runtime.exit.as_ref().filter(|_| !runtime.reach.is_silent()) {
             tracing::warn!(%worker, "a runtime did not end in time and is killed");
             subagent_failpoint::hit("runtime.before_kill");
             exit.kill();
@@ -180,13 +204,16 @@ impl RuntimeSlot {
     pub(crate) fn is_silent(&mut self, worker: &WorkerId, is_to_end: bool) {
         let Some(runtime) = &mut self.live else { return };
         runtime.answer_by = None;
-        runtime.unresponsive = true;
+        // A place that does not answer says nothing about its runtime.
+        runtime.unresponsive = !runtime.reach.is_silent();
         self.settled = true;
         // An earlier daemon may have ended it, and this daemon cannot.
         if runtime.kill_at.is_some() || is_to_end {
             runtime.kill_at = Some(Instant::now() + TERMINATE_UNRESPONSIVE_TIMEOUT);
         }
-        tracing::warn!(%worker, "a runtime is alive but does not answer");
+        if runtime.unresponsive {
+            tracing::warn!(%worker, "a runtime is alive but does not answer");
+        }
     }
 
     /// Schedules another look at a runtime whose lock is held although its process has ended.

@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
-use super::{connection, gone};
+use super::{connection, gone, placed};
 use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
 use crate::supervisor::shared::LiveToken;
 use crate::supervisor::start::{environment, program};
@@ -26,30 +26,42 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
         None => program::find(&actor.spec.launcher, &actor.identity.cwd, &kept.variables)?,
     };
     let start = begin_incarnation(actor, program, kept).await?;
-    let RuntimePlace::Placed(placed) = &mut actor.runtime.place else {
+    let RuntimePlace::Placed(place) = &mut actor.runtime.place else {
         return Err(Error::new(Code::Internal, "the worker is not placed"));
     };
-    let submitted = placed.submit(start).await;
+    let submitted = place.submit(actor.shared.epoch(), start).await;
     subagent_failpoint::hit("spawn.after");
-    let program = &actor.shared.setup.runtime_program;
+    let program = &actor.shared.setup.runtime_program.clone();
+    let mut unknown = None;
     let process = match submitted {
-        Submitted::Started(process) => Some(process),
+        Submitted::Started { process, boot_id } => {
+            placed::is_in_boot(actor, boot_id, true).await;
+            Some(process)
+        }
         Submitted::Failed(reason, message) => {
-            let error = match placed.remote() {
-                Some(remote) => refused_there(remote, reason, &message, &actor.spec.launcher.name),
-                None => None,
-            };
+            let remote = actor.runtime.place.remote();
+            let error =
+                remote.and_then(|remote| refused_there(remote, reason, &message, &actor.spec.launcher.name));
             return Err(error.unwrap_or_else(|| not_started(program, reason, message)));
+        }
+        Submitted::Fenced(error) => {
+            actor.runtime.fenced = Some(error.clone());
+            return Err(error);
         }
         Submitted::NotReached(error) => return Err(error),
         Submitted::NotSent(error) => return Err(start_failed(program, &error)),
-        Submitted::Unknown(why) => {
-            tracing::warn!(worker = %actor.identity.worker_id, why, "it is unknown whether a runtime was started");
+        Submitted::Unknown(error) => {
+            tracing::warn!(worker = %actor.identity.worker_id, %error, "it is unknown whether a runtime was started");
+            unknown = Some(error);
             None
         }
     };
     actor.runtime.stored_process = process;
-    actor.runtime.live = Some(LiveRuntime::new(live, None, None));
+    let mut runtime = LiveRuntime::new(live, None, None);
+    if unknown.is_some() {
+        runtime.reach.is_awaited(unknown);
+    }
+    actor.runtime.live = Some(runtime);
     subagent_failpoint::hit("listening.after_heard");
     if let Some(process) = process {
         connection::store_processes(actor, process, None).await;
@@ -96,6 +108,8 @@ fn not_started(program: &Path, reason: SubmitFailure, message: String) -> Error 
         SubmitFailure::Superseded => {
             Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no")
         }
+        SubmitFailure::Incompatible => Error::new(Code::PlacementIncompatible, message)
+            .recommend("install the subagent-runtime of this version there"),
         SubmitFailure::StorageFull => {
             start_failed(program, &io::Error::new(io::ErrorKind::StorageFull, message))
         }

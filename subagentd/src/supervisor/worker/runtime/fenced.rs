@@ -1,0 +1,35 @@
+//! A worker whose place serves another daemon, with a copy of this state dir. Must not change
+//! anything there, nor decide anything about the worker.
+
+use subagent_protocol::Error;
+use tokio::sync::watch;
+
+use super::placed;
+use crate::supervisor::shared::is_ending;
+use crate::supervisor::worker::actor::Actor;
+
+/// Refuses all requests until the daemon ends. Only another start of a daemon is served again.
+pub(crate) async fn rest(actor: &mut Actor, error: Error, ending: &mut watch::Receiver<bool>) {
+    tracing::error!(worker = %actor.identity.worker_id, %error, "another daemon has the worker");
+    if let Some(generation) = error.details.get("generation").and_then(serde_json::Value::as_u64) {
+        actor.shared.remember_generation(generation).await;
+    }
+    let refusal = error.clone().with("workerId", actor.identity.worker_id.as_str());
+    actor.todo.clear();
+    if let Some(runtime) = &mut actor.runtime.live {
+        runtime.link = None;
+        runtime.reach.is_awaited(Some(error));
+    }
+    placed::is_unreachable(actor).await;
+    loop {
+        actor.publish();
+        tokio::select! {
+            biased;
+            () = is_ending(ending) => return,
+            message = actor.mailbox.recv() => match message {
+                Some(message) => message.refuse(&actor.identity.worker_id, refusal.clone()),
+                None => return,
+            },
+        }
+    }
+}
