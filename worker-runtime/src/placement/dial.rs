@@ -20,7 +20,7 @@ use subagent_protocol::stream::{
     StreamMessage, StreamOpen,
 };
 
-use super::folder::{Fenced, PlacedFolder, WorkerLock};
+use super::folder::{Fenced, PlacedFolder, PlacedRecord, WorkerLock};
 use super::segments::{self, JournalSource};
 use super::there;
 
@@ -46,7 +46,8 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         None => return Ok(()),
     };
     let folder = Arc::new(PlacedFolder::create(&there::root(open.root.clone())?, &worker)?);
-    if let Err(fenced) = folder.serve(&open.epoch, |_| Ok(()))? {
+    // Before the greeting, so that the daemon does not count this place as reached.
+    if let Err(fenced) = folder.serve(&open.epoch, |record| check_is_here(&open, record))? {
         return output.fenced(fenced);
     }
     output.send(&StreamControl::Hello(hello(&folder)?).into())?;
@@ -136,21 +137,31 @@ fn forward(
     }
     output.send(&StreamControl::Closed.into())?;
     let lock = folder.lock(WorkerLock::Runtime)?;
-    journal.pump(true, &mut |message| output.send(&message))?;
     let over = folder.serve(&open.epoch, |record| {
-        if open.is_known && record.incarnation < open.incarnation {
-            return Err(io::Error::new(io::ErrorKind::NotFound, NOT_HERE));
-        }
+        check_is_here(open, record)?;
         record.incarnation = record.incarnation.max(open.incarnation);
         Ok(())
     })?;
+    // Not held while the daemon reads: a dead connection would keep the next stream from its proof.
     drop(lock);
     if let Err(fenced) = over {
+        return output.fenced(fenced);
+    }
+    journal.pump(true, &mut |message| output.send(&message))?;
+    if let Err(fenced) = folder.serve(&open.epoch, |_| Ok(()))? {
         return output.fenced(fenced);
     }
     output.send(&StreamControl::RuntimeGone.into())?;
     drop(folder.lock(WorkerLock::Guard)?);
     output.send(&StreamControl::GuardGone.into())
+}
+
+/// Refuses a folder that does not know a runtime which was started.
+fn check_is_here(open: &StreamOpen, record: &PlacedRecord) -> io::Result<()> {
+    match open.is_known && record.incarnation < open.incarnation {
+        true => Err(io::Error::new(io::ErrorKind::NotFound, NOT_HERE)),
+        false => Ok(()),
+    }
 }
 
 /// Kills the process that listens on the other end, and no other one with its pid.

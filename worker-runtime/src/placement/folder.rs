@@ -61,7 +61,14 @@ impl PlacedFolder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the root must be an absolute path"));
         }
         let path = root.join(worker.as_str());
-        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| named(&path, &error))?;
+        let create = || {
+            if !path.is_dir() {
+                DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+                sync_folder(root)?;
+            }
+            Ok(())
+        };
+        create().map_err(|error| named(&path, &error))?;
         Ok(Self { path, log: root.join(format!("{worker}.log")) })
     }
 
@@ -174,23 +181,22 @@ impl PlacedFolder {
         let mut next = PlacedRecord { epoch: epoch.clone(), ..known.clone() };
         let done = act(&mut next)?;
         if next != known {
-            // A crash may forget who spoke last, and never which runtime was started.
-            self.write_record(&next, next.incarnation != known.incarnation)?;
+            self.write_record(&next)?;
         }
         Ok(Ok(done))
     }
 
-    fn write_record(&self, record: &PlacedRecord, is_synced: bool) -> io::Result<()> {
+    /// Writes the record so that a power failure leaves this one or the one before.
+    fn write_record(&self, record: &PlacedRecord) -> io::Result<()> {
         let (path, new) = (self.path.join(RECORD), self.path.join("placed.json.new"));
         let write = || {
             subagent_failpoint::check("placed_record.before_write")?;
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(&serde_json::to_vec(record)?)?;
-            if is_synced {
-                file.sync_all()?;
-            }
+            file.sync_all()?;
             fs::rename(&new, &path)?;
+            sync_folder(&self.path)?;
             subagent_failpoint::hit("placed_record.after_write");
             Ok(())
         };
@@ -218,6 +224,10 @@ impl Pauses {
         self.next = (self.next * 2).min(Duration::from_millis(50));
         true
     }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {

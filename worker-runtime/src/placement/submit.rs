@@ -55,22 +55,15 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
             let reason = if is_full { SubmitFailure::StorageFull } else { SubmitFailure::Other };
             failed(reason, &error.to_string())
         }),
-        Err(protocol) => failed(
-            SubmitFailure::Incompatible,
-            &format!(
-                "subagent-runtime {} there speaks the protocols {OLDEST_STREAM_PROTOCOL} to \
-                 {STREAM_PROTOCOL} of the stream, the daemon speaks {protocol}",
-                env!("CARGO_PKG_VERSION")
-            ),
-        ),
+        Err(why) => failed(SubmitFailure::Incompatible, &why),
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
     stdout.write_all(&line)
 }
 
-/// Returns the request, or the protocol of a request that this version does not speak.
-fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, u32>> {
+/// Returns the request, or why this version does not understand it.
+fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, String>> {
     #[derive(Deserialize)]
     struct AnyRequest {
         protocol: u32,
@@ -80,9 +73,15 @@ fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, u32>> {
     let AnyRequest { protocol } = serde_json::from_slice(input).map_err(refused)?;
     let later = super::later_protocol();
     if !(OLDEST_STREAM_PROTOCOL + later..=STREAM_PROTOCOL + later).contains(&protocol) {
-        return Ok(Err(protocol));
+        return Ok(Err(format!(
+            "subagent-runtime {} there speaks the protocols {OLDEST_STREAM_PROTOCOL} to {STREAM_PROTOCOL} of \
+             the stream, the daemon speaks {protocol}",
+            env!("CARGO_PKG_VERSION")
+        )));
     }
-    serde_json::from_slice(input).map(Ok).map_err(refused)
+    Ok(serde_json::from_slice(input).map_err(|_| {
+        format!("subagent-runtime {} there does not understand the start", env!("CARGO_PKG_VERSION"))
+    }))
 }
 
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {

@@ -33,7 +33,9 @@ pub(crate) fn belong_to(tx: &Tx<'_>, state_id: &str, copy_of: Option<&str>) -> R
 /// Raises the daemon's generation to a value greater than `above` and the stored one, and returns
 /// it.
 pub(crate) fn raise_generation(tx: &Tx<'_>, above: u64) -> Result<u64> {
-    tx.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
+    // The column holds only integers, and a sum beyond the largest one would be none.
+    let sql = "UPDATE meta SET value = min(max(value, ?1), ?2) + 1 WHERE key = 'generation'";
+    tx.execute(sql, [signed(above), i64::MAX - 1])?;
     let generation: i64 =
         rows::one(tx.connection, "SELECT value FROM meta WHERE key = 'generation'", [], |row| row.get(0))?;
     Ok(generation.unsigned_abs())

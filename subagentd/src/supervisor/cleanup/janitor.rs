@@ -73,12 +73,13 @@ pub(crate) async fn run(supervisor: Supervisor) {
 /// Deletes everything of the workers that are marked as removed, and returns disk space.
 async fn finish_removals(shared: &SupervisorState) -> Result<()> {
     let mut stuck = HashSet::new();
+    let mut silent_hosts = HashSet::new();
     let mut deleted = false;
     loop {
         let found = shared.store.read(removal::unfinished).await?;
         let Some(next) = found.into_iter().find(|found| !stuck.contains(&found.id)) else { break };
         deleted = true;
-        if !finish(shared, &next).await? {
+        if !finish(shared, &next, &mut silent_hosts).await? {
             // Its files cannot be removed; the log has the reason. The next daemon tries again.
             stuck.insert(next.id);
         }
@@ -87,14 +88,19 @@ async fn finish_removals(shared: &SupervisorState) -> Result<()> {
 }
 
 /// Deletes everything of one worker. Returns whether nothing is left.
-async fn finish(shared: &SupervisorState, removal: &Removal) -> Result<bool> {
+async fn finish(
+    shared: &SupervisorState,
+    removal: &Removal,
+    silent_hosts: &mut HashSet<String>,
+) -> Result<bool> {
     let id = removal.id;
     loop {
         delete_events(shared, EventDeletion::all(id)).await?;
         repeat(shared, ForeignKeys::Checked, move |c| removal::delete_references(c, id)).await?;
         repeat(shared, ForeignKeys::KnownToBeNone, move |c| removal::delete_turns(c, id)).await?;
-        if let Some(placement) = &removal.placement {
-            carrier::discard(placement, &shared.setup, &removal.worker_id).await;
+        // What a copy of a worker names there belongs to the original.
+        if let Some(placement) = removal.placement.as_ref().filter(|_| !shared.is_copy(id)) {
+            carrier::discard(placement, &shared.setup, &removal.worker_id, silent_hosts).await;
         }
         subagent_failpoint::hit("remove.before_files");
         if !orphaned_files::remove_all_of(shared, removal.worker_id.as_str()).await {

@@ -1,6 +1,7 @@
 //! The command that brings `subagent-runtime` to the place of a worker: on this machine, or by the
 //! user's ssh client. Must not put anything of a start on a command line.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -123,17 +124,34 @@ pub(crate) async fn with_program(
 }
 
 /// Removes the files of a removed worker on another machine. One that cannot be reached keeps them;
-/// the log says where.
-pub(crate) async fn discard(placement: &Placement, setup: &DaemonSettings, worker: &WorkerId) {
+/// the log says where. It is tried once, and then is one of `silent_hosts`.
+pub(crate) async fn discard(
+    placement: &Placement,
+    setup: &DaemonSettings,
+    worker: &WorkerId,
+    silent_hosts: &mut HashSet<String>,
+) {
     let carrier = Carrier::of(placement, setup);
     let Some(remote) = carrier.remote() else { return };
+    if silent_hosts.contains(&remote.host) {
+        let host = &remote.host;
+        tracing::warn!(%worker, %host, "the files of a removed worker are left in {PLACED_THERE}");
+        return;
+    }
     let mut command = carrier.command("discard", worker);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let why = match tokio::time::timeout(DISCARD_TIMEOUT, command.output()).await {
         Ok(Ok(output)) if output.status.success() => return,
-        Ok(Ok(output)) => ssh::cleaned(&output.stderr),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "it did not end in time".to_owned(),
+        // The client has reached the host.
+        Ok(Ok(output)) if output.status.code() != Some(ssh::CLIENT_FAILED) => ssh::cleaned(&output.stderr),
+        Ok(outcome) => {
+            silent_hosts.insert(remote.host.clone());
+            outcome.map_or_else(|error| error.to_string(), |output| ssh::cleaned(&output.stderr))
+        }
+        Err(_) => {
+            silent_hosts.insert(remote.host.clone());
+            "it did not end in time".to_owned()
+        }
     };
     tracing::warn!(%worker, host = %remote.host, why, "the files of a removed worker are left in {PLACED_THERE}");
 }

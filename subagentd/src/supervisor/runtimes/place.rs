@@ -165,11 +165,18 @@ impl RuntimePlace {
             Self::Local => RECONNECT,
             Self::Placed(placed) => {
                 let pause = placed.pause;
-                let is_greeted = placed.stream.as_ref().is_some_and(|stream| stream.state().borrow().greeted);
-                let longest = if is_greeted { LAST_PAUSE } else { LAST_UNREACHED_PAUSE };
+                let longest = if placed.is_greeted() { LAST_PAUSE } else { LAST_UNREACHED_PAUSE };
                 placed.pause = (pause * 2).min(longest);
                 pause.min(longest)
             }
+        }
+    }
+
+    /// Returns the longest delay before another look for the proof that nothing is left.
+    pub(crate) fn pause_of_proof(&self) -> Duration {
+        match self {
+            Self::Placed(placed) if !placed.is_greeted() => LAST_UNREACHED_PAUSE,
+            Self::Local | Self::Placed(_) => LAST_PAUSE,
         }
     }
 
@@ -199,6 +206,11 @@ impl RuntimePlace {
 }
 
 impl PlacedRuntime {
+    /// Whether the place has answered on the present stream.
+    fn is_greeted(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.state().borrow().greeted)
+    }
+
     /// Starts a runtime there.
     pub(crate) async fn submit(&mut self, epoch: DaemonEpoch, start: RuntimeStart) -> Submitted {
         self.stream = None;

@@ -71,3 +71,24 @@ fn the_daemon_that_was_started_last_is_served_and_the_other_one_is_fenced() {
     assert!(ended.status.success(), "{ended}");
     sandbox.finish();
 }
+
+#[test]
+fn a_place_with_an_impossible_generation_fences_its_worker_and_stops_no_daemon() {
+    let (sandbox, worker) = placed();
+    assert_eq!(sandbox.send(&worker, "before")["assistantText"], "before");
+    sandbox.kill_daemon();
+    let file = sandbox.state_dir().join("placed").join(&worker).join("placed.json");
+    let stored = fs::read(&file).unwrap();
+    let mut record: Value = serde_json::from_slice(&stored).unwrap();
+    record["epoch"]["generation"] = json!(u64::MAX);
+    fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+    let _ = until_fenced(|| sandbox.run(&["worker", "show", worker.as_str()]));
+
+    sandbox.kill_daemon();
+    let other = sandbox.start("demo");
+    assert_eq!(sandbox.send(&other, "hello")["assistantText"], "hello");
+    sandbox.kill_daemon();
+    fs::write(&file, stored).unwrap();
+    assert_eq!(sandbox.send(&worker, "after")["assistantText"], "after");
+    sandbox.finish();
+}

@@ -1,11 +1,13 @@
 //! Turns of a worker on another machine, while connections, daemon and runtime die.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 use subagent_tests::harness::{TestSandbox, wait_until};
+use subagent_tests::invariants::Recorder;
 
 use super::host::{DEADLINE, SshHost, start};
 
@@ -41,6 +43,30 @@ fn a_turn_with_a_question_works_there_and_leaves_nothing() {
     });
     let _ = sandbox.run(&["worker", "rm", &worker]);
     wait_until("the removal of the folder there", DEADLINE, || (!folder.exists()).then_some(()));
+    sandbox.finish();
+}
+
+#[test]
+fn the_removal_of_a_copied_worker_keeps_the_files_of_the_original_there() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    assert_eq!(sandbox.send(&worker, "before")["assistantText"], "before");
+    let runtime = sandbox.runtime(&worker);
+    sandbox.kill_daemon();
+    runtime.signal(Signal::SIGKILL);
+    wait_until("the end of the agent", DEADLINE, || sandbox.processes().is_empty().then_some(()));
+    let copy = sandbox.file("copy");
+    assert!(Command::new("cp").arg("-a").args([&sandbox.workspace(), &copy]).status().unwrap().success());
+    let there = |args: &[&str]| sandbox.subagent(args).cwd(&copy).recorded_by(&Recorder::default()).run();
+    let _ = there(&["worker", "rm", "--force", &worker]).data();
+    let own = copy.join(".subagent/state/runtimes").join(&worker);
+    wait_until("the removal of the copy", DEADLINE, || (!own.exists()).then_some(()));
+    let ended = sandbox.command("subagentd").args(["stop", "--json"]).cwd(&copy).run();
+    assert!(ended.status.success(), "{ended}");
+    assert!(host.folder_of(&worker).join("placed.json").exists());
+    assert_eq!(sandbox.send(&worker, "after")["assistantText"], "after");
     sandbox.finish();
 }
 

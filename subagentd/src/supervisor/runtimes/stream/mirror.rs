@@ -24,6 +24,8 @@ pub(in crate::supervisor::runtimes) struct MirrorWriter {
     number: u64,
     newest: Arc<Mutex<u64>>,
     segment: Option<(u64, File)>,
+    /// The segment and offset of the next byte.
+    next: (u64, u64),
 }
 
 impl Mirror {
@@ -55,20 +57,25 @@ impl Mirror {
             number: *newest,
             newest: Arc::clone(&self.newest),
             segment: None,
+            next: (cursor.segment, cursor.offset),
         })
     }
 }
 
 impl MirrorWriter {
-    /// Writes bytes of a segment at their place.
+    /// Writes bytes of a segment at their place: the next ones, or the first ones of a later segment.
     ///
     /// # Errors
-    /// Those of the system, and if a newer stream has begun.
+    /// Those of the system, if a newer stream has begun, and for bytes at another place.
     pub(super) fn write(&mut self, segment: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if *newest != self.number {
             return Err(io::Error::other("a newer stream has begun"));
         }
+        if (segment, offset) != self.next && (segment <= self.next.0 || offset != 0) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the journal has a gap or goes back"));
+        }
+        self.next = (segment, offset + bytes.len() as u64);
         subagent_failpoint::check("mirror.before_write")?;
         if self.segment.as_ref().is_none_or(|(open, _)| *open != segment) {
             let mut options = OpenOptions::new();
@@ -101,5 +108,10 @@ mod tests {
         assert_eq!((read("1.journal"), read("2.journal")), (Some(b"one".to_vec()), None));
         second.write(1, 3, b" more").unwrap();
         assert_eq!(read("1.journal").unwrap(), b"one more");
+        for (segment, offset) in [(1, 3), (1, 9), (0, 0), (2, 1)] {
+            assert!(second.write(segment, offset, b"x").is_err(), "{segment} {offset}");
+        }
+        second.write(3, 0, b"later").unwrap();
+        assert_eq!(read("3.journal").unwrap(), b"later");
     }
 }

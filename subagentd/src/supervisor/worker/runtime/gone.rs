@@ -102,14 +102,16 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
             actor.apply(WorkerInput::NothingLeft).await;
         }
     } else {
-        actor.runtime.leftovers.again();
+        let pause = actor.runtime.place.pause_of_proof();
+        actor.runtime.leftovers.again(pause);
     }
 }
 
 /// Returns whether no process of the agent is left, as far as is proved.
 fn is_guard_gone(actor: &mut Actor) -> bool {
     if actor.runtime.place.is_placed() {
-        return placed::is_guard_gone(actor);
+        // The newest record is the guard's proof, so the place need not be reached.
+        return actor.runtime.clean_end || placed::is_guard_gone(actor);
     }
     match locks::try_lock(&actor.identity.directory, locks::GUARD) {
         Ok(lock) => lock.is_some(),

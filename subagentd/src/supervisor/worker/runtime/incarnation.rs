@@ -72,7 +72,8 @@ pub(super) async fn begin_incarnation(
         first_record: cursor.number + 1,
         // The turn for which this runtime is started was accepted but not sent.
         last_turn: actor.worker.turn().map_or(actor.worker.last_turn, |turn| turn.no - 1),
-        boot_id: actor.shared.boot_id.clone(),
+        // A place knows its own boot.
+        boot_id: if is_here { actor.shared.boot_id.clone() } else { String::new() },
         marker: stray_processes::marker(actor.identity.worker_id.as_str(), incarnation),
         agent: AgentProgram {
             program,

@@ -130,6 +130,13 @@ impl LiveRuntime {
         }
     }
 
+    /// The place has answered: from now on the runtime is silent, and not the way to it.
+    pub(crate) fn is_reached(&mut self) {
+        if !self.greeted {
+            self.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);
+        }
+    }
+
     /// Schedules another connection after the loss of one.
     pub(crate) fn reconnect_after(&mut self, pause: Duration) {
         self.link = None;

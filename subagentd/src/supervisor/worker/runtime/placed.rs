@@ -73,6 +73,7 @@ pub(crate) async fn is_reached(actor: &mut Actor) {
         is_in_boot(actor, boot_id, false).await;
     }
     let Some(runtime) = &mut actor.runtime.live else { return };
+    runtime.is_reached();
     let (since, is_first) = runtime.reach.answers();
     if since.is_some() || (is_first && was_unreachable(actor).await) {
         note(actor, EventData::WorkerReached(Reached { since })).await;

@@ -225,7 +225,8 @@ impl RuntimeSlot {
     }
 }
 
-/// The next check whether all processes of a stopped worker have ended. Its delay doubles each time, up to a second.
+/// The next check whether all processes of a stopped worker have ended. Its delay doubles each time, up
+/// to a limit.
 #[derive(Default)]
 pub(crate) struct LeftoverCheck {
     pub(crate) at: Option<Instant>,
@@ -233,8 +234,8 @@ pub(crate) struct LeftoverCheck {
 }
 
 impl LeftoverCheck {
-    pub(crate) fn again(&mut self) {
-        self.pause = (self.pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
+    pub(crate) fn again(&mut self, longest: Duration) {
+        self.pause = (self.pause * 2).clamp(Duration::from_millis(1), longest);
         self.at = Some(Instant::now() + self.pause);
     }
 }
