@@ -4,13 +4,12 @@
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use subagent_config::placements;
 use subagent_protocol::Code;
 use subagent_protocol::placement::ssh::{self, SshPlacement};
 
+use super::NamedPlacement;
 use super::remote::{self, LocalRuntime, SHORT};
 use crate::client::block_on;
-use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -25,13 +24,8 @@ Examples:
   subagent placement check gpu1
   subagent placement check gpu1 --json")]
 pub(crate) struct PlacementCheckArgs {
-    /// The placement of the config file
-    #[arg(value_name = "NAME")]
-    pub(crate) placement: String,
     #[command(flatten)]
-    pub(crate) config: ConfigFlag,
-    #[command(flatten)]
-    pub(crate) json: JsonFlag,
+    pub(crate) named: NamedPlacement,
 }
 
 /// One step that succeeded.
@@ -42,8 +36,7 @@ struct PassedStep {
 }
 
 pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<CliOutcome> {
-    let loaded = context.config(args.config.config.as_deref(), None)?;
-    let placement = placements::by_name(&loaded.config, &args.placement)?;
+    let placement = &args.named.of(context)?;
     let program = LocalRuntime::read()?.program(placement);
     let mut steps = Vec::new();
     if let Err(failure) = block_on(checked(placement, &program, &mut steps)) {

@@ -5,8 +5,11 @@ mod list;
 mod prepare;
 mod remote;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use subagent_config::placements;
+use subagent_protocol::placement::ssh::SshPlacement;
 
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
@@ -27,5 +30,28 @@ impl PlacementCommand {
             Self::Check(args) => check::run(&args, context),
             Self::Prepare(args) => prepare::run(&args, context),
         }
+    }
+}
+
+/// The arguments of a command about one placement.
+#[derive(Debug, Args)]
+pub(crate) struct NamedPlacement {
+    /// The placement of the config file
+    #[arg(value_name = "NAME")]
+    pub(crate) placement: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+impl NamedPlacement {
+    /// Returns the placement.
+    ///
+    /// # Errors
+    /// `PLACEMENT_NOT_FOUND`, and those of the config file.
+    fn of(&self, context: &CliContext) -> Result<SshPlacement> {
+        let loaded = context.config(self.config.config.as_deref(), None)?;
+        Ok(placements::by_name(&loaded.config, &self.placement)?.clone())
     }
 }

@@ -6,13 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use nix::sys::utsname::uname;
 use serde_json::json;
-use subagent_config::placements;
 use subagent_protocol::Code;
 use subagent_protocol::placement::ssh::{self, SshPlacement};
 
+use super::NamedPlacement;
 use super::remote::{self, LocalRuntime, SHORT};
 use crate::client::block_on;
-use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -30,18 +29,12 @@ Examples:
   subagent placement prepare gpu1
   subagent placement prepare gpu1 --json")]
 pub(crate) struct PlacementPrepareArgs {
-    /// The placement of the config file
-    #[arg(value_name = "NAME")]
-    pub(crate) placement: String,
     #[command(flatten)]
-    pub(crate) config: ConfigFlag,
-    #[command(flatten)]
-    pub(crate) json: JsonFlag,
+    pub(crate) named: NamedPlacement,
 }
 
 pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<CliOutcome> {
-    let loaded = context.config(args.config.config.as_deref(), None)?;
-    let placement = placements::by_name(&loaded.config, &args.placement)?;
+    let placement = &args.named.of(context)?;
     if let Some(program) = &placement.program {
         let message = format!("the placement `{}` has a `program` of its own ({program})", placement.name);
         return Err(Failure::argument(message)

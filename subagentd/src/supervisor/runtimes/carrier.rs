@@ -144,13 +144,13 @@ pub(crate) async fn discard(
         Ok(Ok(output)) if output.status.success() => return,
         // The client has reached the host.
         Ok(Ok(output)) if output.status.code() != Some(ssh::CLIENT_FAILED) => ssh::cleaned(&output.stderr),
-        Ok(outcome) => {
+        outcome => {
             silent_hosts.insert(remote.host.clone());
-            outcome.map_or_else(|error| error.to_string(), |output| ssh::cleaned(&output.stderr))
-        }
-        Err(_) => {
-            silent_hosts.insert(remote.host.clone());
-            "it did not end in time".to_owned()
+            match outcome {
+                Ok(Ok(output)) => ssh::cleaned(&output.stderr),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it did not end in time".to_owned(),
+            }
         }
     };
     tracing::warn!(%worker, host = %remote.host, why, "the files of a removed worker are left in {PLACED_THERE}");

@@ -10,14 +10,13 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::ssh::SshFailure;
 use subagent_protocol::placement::{SubmitAnswer, SubmitFailure};
 use subagent_protocol::stream::{MAX_BANNER_BYTES, after_magic};
-use subagent_protocol::{Code, Error};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::carrier::Carrier;
 use super::place::Submitted;
-use super::stream::{ErrorOutput, fenced, with_output};
+use super::stream::{ErrorOutput, fenced, unreachable};
 
 /// Time limit until the greeting: a connection, a login and the user's shell.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(25);
@@ -78,7 +77,7 @@ pub(super) async fn submit(carrier: &Carrier, worker: &WorkerId, request: &[u8])
 }
 
 fn unknown(why: &str, said: &str) -> Submitted {
-    Submitted::Unknown(Error::new(Code::PlacementUnreachable, with_output(why, said)).retryable())
+    Submitted::Unknown(unreachable(why, said))
 }
 
 fn parts(mut child: Child) -> io::Result<(Child, ChildStdout, ErrorOutput)> {

@@ -239,3 +239,22 @@ fn a_reboot_there_is_seen_by_the_boot_of_that_machine() {
         }
     }
 }
+
+#[test]
+fn a_hibernated_worker_is_stopped_without_its_place() {
+    let mut sandbox = TestSandbox::placed();
+    let link = Link::of(&mut sandbox);
+    sandbox.init();
+    let start = ["worker", "start", "--launcher", "demo", "--idle-timeout", "0.4"];
+    let started = sandbox.run(&start).data_of("worker.started");
+    let worker = started["workerId"].as_str().unwrap();
+    wait_until("the worker to hibernate", DEADLINE, || {
+        (sandbox.show(worker)["hibernated"] == true).then_some(())
+    });
+    sandbox.kill_daemon();
+    link.cut(&sandbox);
+    let stopped = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+    assert_eq!(stopped["state"], "stopped");
+    link.repair();
+    sandbox.finish();
+}

@@ -14,7 +14,8 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of what a command printed in place of a stream, in bytes.
 const MAX_BANNER_SHOWN: usize = 300;
 
-fn unreachable(what: &str, said: &str) -> Error {
+/// The place does not answer. `said` is the standard error of the command.
+pub(in crate::supervisor::runtimes) fn unreachable(what: &str, said: &str) -> Error {
     Error::new(Code::PlacementUnreachable, with_output(what, said)).retryable()
 }
 

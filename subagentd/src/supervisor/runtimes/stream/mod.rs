@@ -22,8 +22,9 @@ use tokio::time::timeout;
 
 use crate::supervisor::entropy;
 pub(crate) use ending::fenced;
+pub(super) use ending::unreachable;
 use ending::{broken, check_protocol, ended, no_stream, silent};
-pub(super) use error_output::{ErrorOutput, with_output};
+pub(super) use error_output::ErrorOutput;
 use mirror::MirrorWriter;
 
 /// Time without a message after which the place is asked for a sign of life. Each stream adds up to
