@@ -101,7 +101,12 @@ pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> FieldPath) -> C
 
 /// Reads `args`: the arguments of a program.
 pub(crate) fn args(holder: &Map<String, Value>, field: &str) -> CheckResult<Vec<String>> {
-    let Some(items) = list(holder.get("args"), || FieldPath::Field(field.to_owned()))? else {
+    texts(holder.get("args"), field)
+}
+
+/// Reads a list of strings without NUL characters; an absent one is empty.
+pub(crate) fn texts(value: Option<&Value>, field: &str) -> CheckResult<Vec<String>> {
+    let Some(items) = list(value, || FieldPath::Field(field.to_owned()))? else {
         return Ok(Vec::new());
     };
     let checked = items.iter().enumerate().map(|(index, item)| {

@@ -112,6 +112,9 @@ const KEYS: &[&str] = &[
     "placements.*.cwd",
     "placements.*.args",
     "placements.*.program",
+    "placements.*.image",
+    "placements.*.mounts",
+    "placements.*.command",
     "launchers.*.placement",
     "defaults.placement",
 ];

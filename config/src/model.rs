@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::TaskLimits;
-use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::state::OnRateLimit;
 
 use crate::agents::Tier;
@@ -64,7 +64,7 @@ pub struct Config {
     /// The sandbox profiles by name.
     pub sandboxes: BTreeMap<String, Profile>,
     /// Other machines where workers run, by name. Only those of the user file count.
-    pub placements: BTreeMap<String, SshPlacement>,
+    pub placements: BTreeMap<String, Placement>,
     /// The defaults for commands that name no launcher or role.
     pub defaults: Defaults,
 }

@@ -1,31 +1,37 @@
-//! Reads `placements`: other machines where workers run, and the key `placement` that selects one.
-//! Pure. They count only in the user's own file: options of ssh can run commands.
+//! Reads `placements`: other machines and containers where workers run, and the key `placement` that
+//! selects one. Pure. They count only in the user's own file: options of a client can run commands.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use subagent_protocol::placement::ssh::{SshPlacement, host_problem, path_problem};
+use subagent_protocol::placement::podman::{ContainerEngine, image_problem, mount_problem};
+use subagent_protocol::placement::ssh::{RemoteHost, host_problem};
+use subagent_protocol::placement::{Engine, Placement, path_problem};
 use subagent_protocol::{Code, Error, Result};
 
 use crate::agents::keys::KeyPositions;
-use crate::check::{CheckResult, args, mapping, named, refuse, required_string, trimmed};
+use crate::check::{CheckResult, args, mapping, named, refuse, required_string, texts, trimmed};
 use crate::error::FieldPath;
 use crate::model::{Config, Launcher};
 use crate::policy::Position;
 
 pub(crate) const PLACEMENTS: &str = "placements";
-const KEYS: [&str; 5] = ["kind", "host", "cwd", "args", "program"];
+/// The keys of each kind.
+const KEYS: [(&str, &[&str]); 2] = [
+    ("ssh", &["kind", "host", "cwd", "args", "program"]),
+    ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program"]),
+];
 /// The name for this machine, which overrides the config.
 pub const LOCAL: &str = "local";
 /// Maximum length of a name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// Reads the placements of a config file. Unknown keys are errors.
-pub(crate) fn placements(root: &Map<String, Value>) -> CheckResult<BTreeMap<String, SshPlacement>> {
+pub(crate) fn placements(root: &Map<String, Value>) -> CheckResult<BTreeMap<String, Placement>> {
     named(root, PLACEMENTS, PLACEMENTS, placement)
 }
 
-fn placement(name: &str, value: &Value) -> CheckResult<SshPlacement> {
+fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     let entry = || FieldPath::Entry { field: PLACEMENTS.to_owned(), key: name.to_owned() };
     let is_name = name.len() <= MAX_NAME_BYTES
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -39,10 +45,6 @@ fn placement(name: &str, value: &Value) -> CheckResult<SshPlacement> {
     let field = format!("{PLACEMENTS}.{name}");
     let given = mapping(value, || field.clone())?;
     let at = |key: &str| FieldPath::Field(format!("{field}.{key}"));
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = FieldPath::Entry { field: field.clone(), key: key.clone() };
-        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
-    }
     let required = |key: &str, example: &str| match given.get(key).filter(|value| !value.is_null()) {
         Some(value) => Ok(required_string(value, || at(key))?.trim().to_owned()),
         None => refuse(at(key), format!("is missing; write {example}")),
@@ -51,23 +53,44 @@ fn placement(name: &str, value: &Value) -> CheckResult<SshPlacement> {
         Some(problem) => refuse(at(key), problem),
         None => Ok(text),
     };
-    match required("kind", "`kind: ssh`")?.as_str() {
-        "ssh" => {}
-        _ => return refuse(at("kind"), "must be `ssh`, the only kind in this version"),
+    let kind = required("kind", "`kind: ssh` or `kind: podman`")?;
+    let Some((_, keys)) = KEYS.iter().find(|(known, _)| *known == kind) else {
+        return refuse(at("kind"), "must be `ssh` or `podman`, the kinds of this version");
+    };
+    if let Some(key) = given.keys().find(|key| !keys.contains(&key.as_str())) {
+        let place = FieldPath::Entry { field: field.clone(), key: key.clone() };
+        return refuse(place, format!("is not known; write {}", keys.join(", ")));
     }
-    let host = checked("host", required("host", "the host as ssh takes it")?, host_problem)?;
+    let args = args(given, &format!("{field}.args"))?;
+    let engine = match kind.as_str() {
+        "ssh" => {
+            let host = checked("host", required("host", "the host as ssh takes it")?, host_problem)?;
+            Engine::Ssh(RemoteHost { host, args })
+        }
+        _ => {
+            let image = checked("image", required("image", "the image as podman takes it")?, image_problem)?;
+            let mounts = texts(given.get("mounts"), &format!("{field}.mounts"))?;
+            for (index, mount) in mounts.iter().enumerate() {
+                if let Some(problem) = mount_problem(mount) {
+                    return refuse(FieldPath::Element { field: format!("{field}.mounts"), index }, problem);
+                }
+            }
+            let command = match given.get("command") {
+                Some(Value::String(client)) => vec![client.trim().to_owned()],
+                other => texts(other, &format!("{field}.command"))?,
+            };
+            if command.first().is_some_and(String::is_empty) {
+                return refuse(at("command"), "must be a client such as `docker`");
+            }
+            Engine::Podman(ContainerEngine { command, image, mounts, args })
+        }
+    };
     let cwd = checked("cwd", required("cwd", "the folder there")?, path_problem)?;
     let program = match trimmed(given.get("program"), || at("program"))? {
         Some(program) => Some(checked("program", program, path_problem)?),
         None => None,
     };
-    Ok(SshPlacement {
-        name: name.to_owned(),
-        host,
-        cwd,
-        args: args(given, &format!("{field}.args"))?,
-        program,
-    })
+    Ok(Placement { name: name.to_owned(), cwd, program, engine })
 }
 
 /// Reads the key `placement` of a launcher or of `defaults`.
@@ -101,7 +124,7 @@ pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Positio
 ///
 /// # Errors
 /// `PLACEMENT_NOT_FOUND{placement,available}`.
-pub fn by_name<'a>(config: &'a Config, name: &str) -> Result<&'a SshPlacement> {
+pub fn by_name<'a>(config: &'a Config, name: &str) -> Result<&'a Placement> {
     config.placements.get(name).ok_or_else(|| {
         let available: Vec<&str> = config.placements.keys().map(String::as_str).collect();
         let known = match available.is_empty() {
@@ -122,7 +145,7 @@ pub fn by_name<'a>(config: &'a Config, name: &str) -> Result<&'a SshPlacement> {
 ///
 /// # Errors
 /// `PLACEMENT_NOT_FOUND{placement,available}`.
-pub fn choose(config: &Config, chosen: Option<&str>, launcher: &Launcher) -> Result<Option<SshPlacement>> {
+pub fn choose(config: &Config, chosen: Option<&str>, launcher: &Launcher) -> Result<Option<Placement>> {
     let chosen = chosen.map(str::trim).filter(|name| !name.is_empty());
     let name = chosen.or(launcher.placement.as_deref()).or(config.defaults.placement.as_deref());
     name.filter(|name| *name != LOCAL).map(|name| by_name(config, name).cloned()).transpose()
@@ -134,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> CheckResult<BTreeMap<String, SshPlacement>> {
+    fn read(value: Value) -> CheckResult<BTreeMap<String, Placement>> {
         placements(json!({"placements": value}).as_object().unwrap())
     }
 
@@ -143,10 +166,13 @@ mod tests {
         let found =
             read(json!({"gpu.1": {"kind": "ssh", "host": "me@gpu1", "cwd": "~/x", "args": ["-p", "2"]}}));
         let found = found.unwrap().remove("gpu.1").unwrap();
-        assert_eq!((found.host.as_str(), found.cwd.as_str(), found.args.len()), ("me@gpu1", "~/x", 2));
+        let host = RemoteHost { host: "me@gpu1".into(), args: vec!["-p".into(), "2".into()] };
+        assert_eq!((found.cwd.as_str(), found.engine), ("~/x", Engine::Ssh(host)));
         let good = json!({"kind": "ssh", "host": "h", "cwd": "/x"});
         for (key, value) in [
             ("kind", json!("podman")),
+            ("kind", json!("nspawn")),
+            ("image", json!("x")),
             ("kind", json!(null)),
             ("host", json!("-oProxyCommand=x")),
             ("host", json!("")),
@@ -166,6 +192,39 @@ mod tests {
     }
 
     #[test]
+    fn a_container_has_an_image_and_a_folder() {
+        let good = json!({"kind": "podman", "image": "agents:1", "cwd": "/work", "mounts": [".:/work"]});
+        for (command, expected) in [
+            (json!(null), Vec::<&str>::new()),
+            (json!("docker"), vec!["docker"]),
+            (json!(["podman", "--remote"]), vec!["podman", "--remote"]),
+        ] {
+            let mut one = good.clone();
+            one["command"] = command;
+            let found = read(json!({"box": one})).unwrap().remove("box").unwrap();
+            let Engine::Podman(podman) = found.engine else { panic!("{found:?}") };
+            assert_eq!(
+                (podman.command, podman.mounts.len()),
+                (expected.iter().map(|word| (*word).to_owned()).collect(), 1)
+            );
+        }
+        for (key, value) in [
+            ("image", json!("--privileged")),
+            ("image", json!(null)),
+            ("mounts", json!(["/a"])),
+            ("mounts", json!("/a:/b")),
+            ("command", json!("")),
+            ("command", json!([""])),
+            ("host", json!("x")),
+            ("cwd", json!("work")),
+        ] {
+            let mut bad = good.clone();
+            bad[key] = value;
+            assert!(read(json!({"one": bad.clone()})).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_choice_precedes_the_launcher_and_the_defaults() {
         let mut config = Config::default();
         for name in ["a", "b", "c"] {
@@ -174,7 +233,7 @@ mod tests {
         }
         let mut launcher = Launcher::new("x");
         let host = |config: &Config, chosen, launcher: &Launcher| {
-            choose(config, chosen, launcher).unwrap().map(|found| found.host)
+            choose(config, chosen, launcher).unwrap().map(|found| found.name)
         };
         assert_eq!(host(&config, None, &launcher), None);
         config.defaults.placement = Some("a".to_owned());

@@ -1,12 +1,15 @@
 //! Where a worker is placed, and what the daemon and `subagent-runtime submit` say to each other:
 //! one request on standard input after [`crate::stream::MAGIC`], one answer on standard output.
 
+pub mod client;
+pub mod podman;
 pub mod ssh;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Code, Error};
 use crate::process::ProcessId;
 use crate::start::RuntimeStart;
 use crate::stream::DaemonEpoch;
@@ -14,33 +17,136 @@ use crate::stream::DaemonEpoch;
 /// Folder of the placed workers on another machine, below the home there.
 pub const PLACED_THERE: &str = "~/.local/state/subagent/placed";
 
-/// Where the runtimes of a worker are started.
+/// The file in the folder of a placed worker to which the standard error of its agents is appended.
+pub const PLACED_LOG: &str = "agent.log";
+
+/// Where the runtimes of a worker are started: a place of the config file, or the loopback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// Name of the placement in the config file; empty for the loopback.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The folder there in which agents work: absolute, or `~` or `~/...`, which is expanded there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cwd: String,
+    /// Path of `subagent-runtime` there, absolute or `~/...`. Absent: the one that ssh finds where
+    /// `placement prepare` of this version puts it, or that of this installation in a container. The
+    /// daemon stores the path on a host that it chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// What starts and reaches the runtimes.
+    #[serde(flatten)]
+    pub engine: Engine,
+}
+
+/// What starts and reaches the runtimes of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub enum Placement {
-    /// On this machine, reached over a stream like those of another one. For tests.
+pub enum Engine {
+    /// This machine, reached over a stream like another one. For tests.
     Loopback,
-    /// On another machine, reached by the user's ssh client.
-    Ssh(ssh::SshPlacement),
+    /// The user's ssh client, for another machine.
+    Ssh(ssh::RemoteHost),
+    /// podman or docker, for a container on this machine.
+    Podman(podman::ContainerEngine),
+}
+
+impl Engine {
+    /// Returns the word of the kind in the config file.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Ssh(_) => "ssh",
+            Self::Podman(_) => "podman",
+        }
+    }
 }
 
 impl Placement {
-    /// Returns the machine that is not the daemon's; `None` for the loopback.
+    /// Returns the placement behind the loopback stream.
     #[must_use]
-    pub fn remote(&self) -> Option<&ssh::SshPlacement> {
-        match self {
-            Self::Loopback => None,
-            Self::Ssh(ssh) => Some(ssh),
-        }
+    pub fn loopback() -> Self {
+        Self { name: String::new(), cwd: String::new(), program: None, engine: Engine::Loopback }
+    }
+
+    /// Returns the place whose files and programs are not those of this machine; `None` for the
+    /// loopback.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<&Self> {
+        (self.engine != Engine::Loopback).then_some(self)
     }
 
     /// Returns the placement as views show it; `None` for the loopback.
     #[must_use]
     pub fn view(&self) -> Option<PlacementView> {
-        let ssh = self.remote()?;
-        Some(PlacementView { kind: "ssh".to_owned(), name: ssh.name.clone(), host: ssh.host.clone() })
+        let (host, image) = match &self.engine {
+            Engine::Loopback => return None,
+            Engine::Ssh(ssh) => (Some(ssh.host.clone()), None),
+            Engine::Podman(podman) => (None, Some(podman.image.clone())),
+        };
+        Some(PlacementView { kind: self.engine.kind().to_owned(), name: self.name.clone(), host, image })
     }
+
+    /// Returns the place for a message: the host or the image, with the name of the placement.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let name = &self.name;
+        match &self.engine {
+            Engine::Loopback => "this machine".to_owned(),
+            Engine::Ssh(ssh) => format!("{} (placement `{name}`)", ssh.host),
+            Engine::Podman(podman) => format!("a container of {} (placement `{name}`)", podman.image),
+        }
+    }
+
+    /// Adds the placement and its host or image to the details of an error.
+    #[must_use]
+    pub fn named_in(&self, error: Error) -> Error {
+        let error = error.with("placement", self.name.as_str());
+        match &self.engine {
+            Engine::Loopback => error,
+            Engine::Ssh(ssh) => error.with("host", ssh.host.as_str()),
+            Engine::Podman(podman) => error.with("image", podman.image.as_str()),
+        }
+    }
+
+    /// Checks what a request brings.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`.
+    pub fn check(&self) -> Result<(), Error> {
+        let engine = match &self.engine {
+            Engine::Loopback => return Ok(()),
+            Engine::Ssh(ssh) => ssh.problem(),
+            Engine::Podman(podman) => podman.problem(),
+        };
+        let path = |field, path: Option<&str>| path.and_then(path_problem).map(|problem| (field, problem));
+        let name = self.name.trim().is_empty().then_some(("name", "must not be empty"));
+        let found = name
+            .or(engine)
+            .or_else(|| path("cwd", Some(&self.cwd)))
+            .or_else(|| path("program", self.program.as_deref()));
+        match found {
+            None => Ok(()),
+            Some((field, problem)) => {
+                let message = format!("the placement `{}`: `{field}` {problem}", self.name);
+                Err(Error::new(Code::InvalidArgument, message).with("field", format!("placement.{field}")))
+            }
+        }
+    }
+}
+
+/// Returns why this is no path at a place.
+#[must_use]
+pub fn path_problem(path: &str) -> Option<&'static str> {
+    if path.chars().any(char::is_control) {
+        return Some("must not contain control characters");
+    }
+    let is_there = path.starts_with('/') || path == "~" || path.starts_with("~/");
+    (!is_there).then_some("must be absolute, or begin with `~/`")
 }
 
 /// The placement of a worker, as in `worker.listed`.
@@ -48,12 +154,16 @@ impl Placement {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementView {
-    /// Kind of the placement, which is `ssh`.
+    /// Kind of the placement: `ssh` or `podman`.
     pub kind: String,
     /// Name of the placement in the config file at the worker's start.
     pub name: String,
-    /// The host, as ssh takes it.
-    pub host: String,
+    /// The host as ssh takes it; only of the kind `ssh`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The image; only of the kind `podman`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 /// The request of a start, as one JSON object. It contains the agent's environment and secrets, and

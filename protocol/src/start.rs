@@ -47,6 +47,11 @@ pub struct RuntimeStart {
     pub last_turn: u64,
     /// Id of the current boot, for the segment's first record.
     pub boot_id: String,
+    /// Whether the place is a container on the daemon's machine: working folder, program and
+    /// environment are resolved in it. Another boot than `boot_id` is refused: only within one
+    /// kernel, locks prove an end.
+    #[serde(default)]
+    pub contained: bool,
     /// A value that only processes of this runtime have in their environment (`SUBAGENT_MARKER`).
     pub marker: String,
     /// The agent to run.

@@ -24,7 +24,8 @@
 // see [`work_tree`].
 //
 // For a worker that is placed elsewhere, the daemon runs `subagent-runtime submit`,
-// `subagent-runtime dial` and `subagent-runtime discard` there: see [`placement`].
+// `subagent-runtime dial` and `subagent-runtime discard` there: see [`placement`]. The first process
+// of a container is `subagent-runtime hold`.
 
 mod acp;
 mod ask;
@@ -60,6 +61,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use subagent_protocol::error::is_storage_full;
+use subagent_protocol::placement::podman::HOLD;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
 
 /// Maximum number of host names that are looked up at the same time, each on a thread.
@@ -112,6 +114,10 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        Some(HOLD) => match placement::hold::run(args.next()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("--version") => match writeln!(io::stdout(), "subagent-runtime {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
@@ -119,7 +125,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard` or `guard`",
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `hold` or `guard`",
         ),
     }
 }

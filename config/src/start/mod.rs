@@ -23,7 +23,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::tags::Tags;
 use subagent_protocol::{Code, Error, Result};
@@ -129,8 +129,8 @@ pub struct Composition<'a> {
     agent: Option<Resolved>,
     launcher: &'a model::Launcher,
     resolved: ResolvedLauncher,
-    /// The other machine where the worker runs.
-    remote: Option<SshPlacement>,
+    /// The other machine or container where the worker runs.
+    remote: Option<Placement>,
 }
 
 /// Extends the error for a word that is neither a launcher nor a definition by the known launchers.
@@ -294,7 +294,7 @@ impl<'a> Composition<'a> {
             cwd: place.cwd,
         };
         match remote {
-            Some(remote) => remote::placed(request, remote, launcher, program),
+            Some(remote) => remote::placed(request, remote, launcher, program, place.env.home.as_deref()),
             None => Ok(request),
         }
     }

@@ -1,34 +1,35 @@
-//! The request of a worker on another machine: what of this machine does not go there.
+//! The request of a worker on another machine or in a container: what of this machine does not go
+//! there.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use subagent_protocol::api::StartWorker;
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::placement::Placement;
-use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::{Engine, Placement};
 use subagent_protocol::{Code, Error, Result};
 
 use super::wire::argument;
 use crate::model;
 
 /// Why no preferred sandbox applies.
-pub(super) const NO_SANDBOX: &str = "it runs on another machine, where this version applies no sandbox";
+pub(super) const NO_SANDBOX: &str = "it runs on a placement, where this version applies no sandbox";
 
 /// Converts the request of a worker on this machine. Only the variables of the launcher go there,
-/// and the program is looked up there.
+/// and the program is looked up there. Mounts of a container count from the working folder here.
 ///
 /// # Errors
 /// `SANDBOX_UNAVAILABLE{missing}`, `INVALID_ARGUMENT{placement,field}`.
 pub(super) fn placed(
     request: StartWorker,
-    remote: SshPlacement,
+    remote: Placement,
     launcher: &model::Launcher,
     program: String,
+    home: Option<&Path>,
 ) -> Result<StartWorker> {
     if request.sandbox.is_some() {
-        let message = "the worker needs a sandbox, and this version applies none on another machine";
+        let message = "the worker needs a sandbox, and this version applies none on a placement";
         return Err(Error::new(Code::SandboxUnavailable, message)
             .with("missing", "placement")
             .with("placement", remote.name)
@@ -62,6 +63,11 @@ pub(super) fn placed(
         (bytes(name), bytes(value))
     });
     let cwd = PathBuf::from(&remote.cwd);
+    let engine = match remote.engine {
+        Engine::Podman(podman) => Engine::Podman(podman.mounted_from(&request.cwd, home)),
+        other => other,
+    };
+    let remote = Placement { engine, ..remote };
     Ok(StartWorker {
         env: env.collect(),
         launcher: subagent_protocol::api::LauncherSpec { program, ..request.launcher },
@@ -74,7 +80,7 @@ pub(super) fn placed(
         // Its task would run in this folder, which is not here.
         titles: None,
         cwd,
-        placement: Some(Placement::Ssh(remote)),
+        placement: Some(remote),
         ..request
     })
 }

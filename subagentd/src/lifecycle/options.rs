@@ -85,7 +85,7 @@ impl RunOptions {
     /// Returns where new workers are placed. `SUBAGENT_PLACEMENT_LOOPBACK=1` is for tests of the
     /// stream.
     pub(super) fn placement(&self) -> Option<Placement> {
-        self.environment.var(LOOPBACK).filter(|value| *value != "0").map(|_| Placement::Loopback)
+        self.environment.var(LOOPBACK).filter(|value| *value != "0").map(|_| Placement::loopback())
     }
 
     /// Returns the minimum time between restarts, if dead runtimes are restarted without a message.

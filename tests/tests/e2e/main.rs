@@ -97,6 +97,13 @@ mod doctor {
     mod room;
 }
 
+mod podman {
+    //! Workers in containers of a real podman.
+    mod bad;
+    mod engine;
+    mod turns;
+}
+
 mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;
@@ -113,7 +120,7 @@ mod ssh {
         (count("count(number)"), count("count(DISTINCT number)"), count("coalesce(max(number), 0)"))
     }
 
-    fn number(sandbox: &TestSandbox, sql: &str) -> i64 {
+    pub(crate) fn number(sandbox: &TestSandbox, sql: &str) -> i64 {
         let path = sandbox.state_dir().join("state.db");
         let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         database.query_row(sql, [], |row| row.get(0)).unwrap()

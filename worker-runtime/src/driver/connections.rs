@@ -21,6 +21,8 @@ pub(super) struct DaemonConnections {
     pub(super) worker_id: WorkerId,
     pub(super) incarnation: u64,
     pub(super) generation: u64,
+    /// Whether the daemon is outside of the container of this process.
+    pub(super) contained: bool,
     pub(super) events: mpsc::Receiver<ConnectionEvent>,
     pub(super) events_in: mpsc::Sender<ConnectionEvent>,
     pub(super) connections: JoinSet<()>,
@@ -35,6 +37,7 @@ impl DaemonConnections {
             worker_id: start.worker_id.clone(),
             incarnation: start.incarnation,
             generation: start.generation,
+            contained: start.contained,
             events,
             events_in,
             connections: JoinSet::new(),

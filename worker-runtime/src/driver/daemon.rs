@@ -41,7 +41,7 @@ pub(super) fn accepted(driver: &mut Driver, stream: io::Result<Stream>) {
         return;
     }
     let Stream::UdSocket(socket) = &stream;
-    match socket::judge(socket) {
+    match socket::judge(socket, driver.daemon.contained) {
         PeerAdmission::Trusted => {
             driver.daemon.next_connection += 1;
             let (events, ends) = (driver.daemon.events_in.clone(), driver.records.ends.subscribe());

@@ -4,12 +4,11 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::Path;
 
 use super::folder::{PlacedFolder, WorkerLock};
 use super::there;
 
-/// Removes the folder and the log of a worker.
+/// Removes the folder of a worker.
 ///
 /// # Errors
 ///
@@ -25,15 +24,5 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         };
         fs::remove_dir_all(folder.path())?;
     }
-    for end in ["log", "log.1"] {
-        remove(&root.join(format!("{worker}.{end}")))?;
-    }
     Ok(())
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }

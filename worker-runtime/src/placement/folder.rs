@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::placement::PLACED_LOG;
 use subagent_protocol::stream::DaemonEpoch;
 
 use crate::startup;
@@ -47,7 +48,6 @@ pub(super) struct PlacedRecord {
 
 pub(super) struct PlacedFolder {
     path: PathBuf,
-    log: PathBuf,
 }
 
 impl PlacedFolder {
@@ -69,7 +69,19 @@ impl PlacedFolder {
             Ok(())
         };
         create().map_err(|error| named(&path, &error))?;
-        Ok(Self { path, log: root.join(format!("{worker}.log")) })
+        Ok(Self { path })
+    }
+
+    /// Returns the folder of a worker, which must exist.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, with the path.
+    pub(super) fn at(path: PathBuf) -> io::Result<Self> {
+        match path.is_absolute() && path.is_dir() {
+            true => Ok(Self { path }),
+            false => Err(named(&path, &io::Error::from(io::ErrorKind::NotADirectory))),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -77,8 +89,8 @@ impl PlacedFolder {
     }
 
     /// The file to which the agent's stderr is appended.
-    pub(super) fn log(&self) -> &Path {
-        &self.log
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join(PLACED_LOG)
     }
 
     /// The command socket of the runtime.

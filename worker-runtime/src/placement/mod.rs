@@ -4,6 +4,7 @@
 pub(crate) mod dial;
 pub(crate) mod discard;
 mod folder;
+pub(crate) mod hold;
 mod segments;
 pub(crate) mod submit;
 mod there;

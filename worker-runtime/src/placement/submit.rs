@@ -86,16 +86,22 @@ fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, String>> {
 
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
     let SubmitRequest { root, mut start, epoch, .. } = request;
-    let is_remote = root.is_none();
+    let is_elsewhere = root.is_none() || start.contained;
+    let boot_id = super::boot_id()?;
+    if start.contained && start.boot_id != boot_id {
+        let why = "the container has another kernel than the daemon, which cannot see its locks then; use an \
+                   engine that runs containers on the kernel of this machine";
+        return Ok(failed(SubmitFailure::Incompatible, why));
+    }
     let folder = PlacedFolder::create(&there::root(root)?, &start.worker_id)?;
     start.directory = folder.path().to_owned();
     start.socket = folder.socket();
-    start.log = folder.log().to_owned();
-    start.boot_id = super::boot_id()?;
+    start.log = folder.log();
+    start.boot_id = boot_id;
     if let Err(Fenced { generation }) = folder.serve(&epoch, |_| Ok(()))? {
         return Ok(SubmitAnswer::Fenced { generation });
     }
-    if is_remote && let Err(problem) = there::resolve(&mut start, folder.path()) {
+    if is_elsewhere && let Err(problem) = there::resolve(&mut start, folder.path()) {
         return Ok(failed(problem.reason, &problem.message));
     }
     let lock = match lock_or_find(&folder, &start)? {

@@ -23,22 +23,26 @@ pub(crate) enum PeerAdmission {
     Dropped,
 }
 
-/// Inspects the peer of a connection.
-pub(crate) fn judge(socket: impl AsFd) -> PeerAdmission {
-    match look(&socket) {
+/// Inspects the peer of a connection. In a container, one from outside is the daemon's `dial`: it
+/// has no pid and no ancestors here. Every process below the agent has both.
+pub(crate) fn judge(socket: impl AsFd, contained: bool) -> PeerAdmission {
+    match look(&socket, contained) {
         Ok(verdict) => verdict,
         // A process that cannot be inspected is gone or hides.
         Err(_) => PeerAdmission::Dropped,
     }
 }
 
-fn look(socket: &impl AsFd) -> io::Result<PeerAdmission> {
+fn look(socket: &impl AsFd, contained: bool) -> io::Result<PeerAdmission> {
     let credentials = getsockopt(socket, sockopt::PeerCredentials)?;
     let own = nix::unistd::geteuid().as_raw();
     if credentials.uid() != own && !subagent_failpoint::sabotaged("peer.any_user") {
         return Ok(PeerAdmission::Dropped);
     }
     let pid = credentials.pid();
+    if pid == 0 && contained {
+        return Ok(PeerAdmission::Trusted);
+    }
     // With a pidfd the pid cannot be reused meanwhile. Without one, the start time reveals a reuse.
     let handle = getsockopt(socket, sockopt::PeerPidfd).ok();
     let before = ancestry::start_time(pid)?;
@@ -76,6 +80,6 @@ mod tests {
     #[test]
     fn this_process_is_trusted() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        assert_eq!(look(&ours).unwrap(), PeerAdmission::Trusted);
+        assert_eq!(look(&ours, false).unwrap(), PeerAdmission::Trusted);
     }
 }

@@ -1,23 +1,25 @@
-//! `placement check`: what a worker on another machine needs, step by step. The first step that fails
-//! is the error of the command.
+//! `placement check`: what a worker on another machine or in a container needs, step by step. The
+//! first step that fails is the error of the command.
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use subagent_protocol::Code;
-use subagent_protocol::placement::ssh::{self, SshPlacement};
+use subagent_protocol::placement::client::cleaned;
+use subagent_protocol::placement::ssh::{self, RemoteHost};
+use subagent_protocol::placement::{Engine, Placement};
 
-use super::NamedPlacement;
-use super::remote::{self, LocalRuntime, SHORT};
+use super::remote::{self, LocalRuntime, SHORT, over_ssh};
+use super::{NamedPlacement, container};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-/// Check that workers can run on another machine
+/// Check that workers can run on another machine or in a container
 ///
-/// Looks for the host, the runtime of this version and the folder there, and opens and ends a stream.
-/// It starts no agent: `subagent worker start --on NAME` does.
+/// Looks for the host or image, the runtime of this version and the folder there, and opens and ends a
+/// stream or a container. It starts no agent: `subagent worker start --on NAME` does.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,60 +32,97 @@ pub(crate) struct PlacementCheckArgs {
 
 /// One step that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct PassedStep {
-    step: &'static str,
-    found: String,
+pub(super) struct PassedStep {
+    pub(super) step: &'static str,
+    pub(super) found: String,
 }
 
 pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<CliOutcome> {
     let placement = &args.named.of(context)?;
-    let program = LocalRuntime::read()?.program(placement);
+    let runtime = LocalRuntime::read()?;
+    let program = runtime.program(placement);
     let mut steps = Vec::new();
-    if let Err(failure) = block_on(checked(placement, &program, &mut steps)) {
+    let checked = block_on(async {
+        match &placement.engine {
+            Engine::Ssh(host) => checked(placement, host, &program, &mut steps).await,
+            Engine::Podman(engine) => container::checked(placement, engine, &runtime, &mut steps).await,
+            // No config file has one.
+            Engine::Loopback => Ok(()),
+        }
+    });
+    if let Err(failure) = checked {
         return Err(failure.with("steps", json!(steps)));
     }
     let lines: Vec<String> = steps.iter().map(|step| format!("{}: {}", step.step, step.found)).collect();
-    let data = json!({"name": placement.name, "host": placement.host, "program": program, "items": steps});
+    let mut data = json!({"name": placement.name, "program": program, "items": steps});
+    match &placement.engine {
+        Engine::Ssh(host) => data["host"] = json!(host.host),
+        Engine::Podman(engine) => data["image"] = json!(engine.image),
+        Engine::Loopback => {}
+    }
     Ok(CliOutcome::report("placement.checked", data, lines.join("\n")))
 }
 
-async fn checked(placement: &SshPlacement, program: &str, steps: &mut Vec<PassedStep>) -> Result<()> {
+async fn checked(
+    placement: &Placement,
+    host: &RemoteHost,
+    program: &str,
+    steps: &mut Vec<PassedStep>,
+) -> Result<()> {
     let mut found = |step, found: String| steps.push(PassedStep { step, found });
-    let host = remote::run(placement, "uname -sm", None, SHORT).await?;
-    found("host", host.last_line());
-    let version = remote::run(placement, &ssh::line(program, &["--version"], false), None, SHORT).await?;
-    if version.code != 0 {
-        return Err(version.failure(placement, program));
-    }
-    let version = version.last_line();
-    let expected = format!("subagent-runtime {}", env!("CARGO_PKG_VERSION"));
-    if version != expected {
-        let message = format!("{}:{program} is `{version}`, and this is `{expected}`", placement.host);
-        return Err(Failure::new(Code::PlacementNotPrepared, message)
-            .with("placement", placement.name.as_str())
-            .with("program", program)
-            .recommend(format!("install this version there, or remove placements.{}.program and run `subagent placement prepare {0}`", placement.name)));
-    }
-    found("runtime", version);
+    let run = |line: &str| remote::run(placement, over_ssh(host, line), None, SHORT);
+    let system = run("uname -sm").await?;
+    found("host", system.last_line());
+    let version = run(&ssh::line(program, &["--version"], false)).await?;
+    found("runtime", same_version(placement, program, &version)?);
     let folder = format!("cd {} && pwd", ssh::path_word(&placement.cwd));
-    let folder = remote::run(placement, &ssh::line("/bin/sh", &["-c", &folder], false), None, SHORT).await?;
-    if folder.code != 0 {
-        let said = ssh::cleaned(&folder.stderr);
-        let message = format!("the folder {} cannot be used on {}: {said}", placement.cwd, placement.host);
-        return Err(Failure::new(Code::PlacementFolderMissing, message)
-            .with("placement", placement.name.as_str())
-            .with("cwd", placement.cwd.as_str())
-            .recommend(format!("create it there, or correct placements.{}.cwd", placement.name)));
-    }
-    found("folder", folder.last_line());
+    let folder = run(&ssh::line("/bin/sh", &["-c", &folder], false)).await?;
+    found("folder", folder_of(placement, &folder)?);
     // Greets, and ends with its input. A login shell starts it, as at the start of a worker.
-    let stream = remote::run(placement, &ssh::line(program, &["dial", PROBE], true), None, SHORT).await?;
+    let stream = run(&ssh::line(program, &["dial", PROBE], true)).await?;
     let greeted = subagent_protocol::stream::after_magic(&stream.stdout).ok().flatten().is_some();
     if stream.code != 0 || !greeted {
         return Err(stream.failure(placement, program));
     }
     found("stream", "opened and ended".to_owned());
     Ok(())
+}
+
+/// Returns the version that a program there has printed, which must be this one.
+pub(super) fn same_version(
+    placement: &Placement,
+    program: &str,
+    printed: &remote::Printed,
+) -> Result<String> {
+    if printed.code != 0 {
+        return Err(printed.failure(placement, program));
+    }
+    let (version, expected) =
+        (printed.last_line(), format!("subagent-runtime {}", env!("CARGO_PKG_VERSION")));
+    if version == expected {
+        return Ok(version);
+    }
+    let (name, place) = (&placement.name, placement.described());
+    let message = format!("{program} on {place} is `{version}`, and this is `{expected}`");
+    Err(Failure::new(Code::PlacementNotPrepared, message)
+        .with("placement", name.as_str())
+        .with("program", program)
+        .recommend(format!(
+            "install this version there, or remove placements.{name}.program and run `subagent placement prepare {name}`"
+        )))
+}
+
+/// Returns the working folder that a shell there has printed.
+pub(super) fn folder_of(placement: &Placement, printed: &remote::Printed) -> Result<String> {
+    if printed.code == 0 {
+        return Ok(printed.last_line());
+    }
+    let said = cleaned(&printed.stderr);
+    let message = format!("the folder {} cannot be used on {}: {said}", placement.cwd, placement.described());
+    Err(Failure::new(Code::PlacementFolderMissing, message)
+        .with("placement", placement.name.as_str())
+        .with("cwd", placement.cwd.as_str())
+        .recommend(format!("create it there, or correct placements.{}.cwd", placement.name)))
 }
 
 /// The id of a worker that does not exist.

@@ -1,13 +1,14 @@
-//! `placement`: other machines where workers run. No daemon is involved.
+//! `placement`: other machines and containers where workers run. No daemon is involved.
 
 mod check;
+mod container;
 mod list;
 mod prepare;
 mod remote;
 
 use clap::{Args, Subcommand};
 use subagent_config::placements;
-use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::{Engine, Placement};
 
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
@@ -46,12 +47,19 @@ pub(crate) struct NamedPlacement {
 }
 
 impl NamedPlacement {
-    /// Returns the placement.
+    /// Returns the placement. Its mounts count from the current folder, as at a start.
     ///
     /// # Errors
     /// `PLACEMENT_NOT_FOUND`, and those of the config file.
-    fn of(&self, context: &CliContext) -> Result<SshPlacement> {
+    fn of(&self, context: &CliContext) -> Result<Placement> {
         let loaded = context.config(self.config.config.as_deref(), None)?;
-        Ok(placements::by_name(&loaded.config, &self.placement)?.clone())
+        let placement = placements::by_name(&loaded.config, &self.placement)?.clone();
+        let engine = match placement.engine {
+            Engine::Podman(podman) => {
+                Engine::Podman(podman.mounted_from(&context.env.cwd, context.env.home.as_deref()))
+            }
+            other => other,
+        };
+        Ok(Placement { engine, ..placement })
     }
 }

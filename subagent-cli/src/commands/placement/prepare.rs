@@ -1,5 +1,5 @@
 //! `placement prepare`: puts the runtime of this installation onto another machine, under a path with
-//! its version and hash. A second time it finds it there and does nothing.
+//! its version and hash, or fetches the image of a container. A second time it does nothing.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use clap::Args;
 use nix::sys::utsname::uname;
 use serde_json::json;
 use subagent_protocol::Code;
-use subagent_protocol::placement::ssh::{self, SshPlacement};
+use subagent_protocol::placement::ssh::{self, RemoteHost};
+use subagent_protocol::placement::{Engine, Placement};
 
-use super::NamedPlacement;
-use super::remote::{self, LocalRuntime, SHORT};
+use super::remote::{self, LocalRuntime, SHORT, over_ssh};
+use super::{NamedPlacement, container};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -19,10 +20,10 @@ use crate::output::CliOutcome;
 /// Time limit of an upload.
 const UPLOAD: Duration = Duration::from_secs(600);
 
-/// Put the program that runs workers onto another machine
+/// Put the program that runs workers onto another machine, or fetch the image of a container
 ///
-/// It is sent through ssh into ~/.local/share/subagent/runtime there, in a folder of its version.
-/// Earlier versions stay for the workers that they run.
+/// The program is sent through ssh into ~/.local/share/subagent/runtime there, in a folder of its
+/// version. Earlier versions stay for the workers that they run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,6 +36,13 @@ pub(crate) struct PlacementPrepareArgs {
 
 pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<CliOutcome> {
     let placement = &args.named.of(context)?;
+    let host = match &placement.engine {
+        Engine::Ssh(host) => host,
+        Engine::Podman(engine) => {
+            return block_on(container::prepared(placement, engine, &LocalRuntime::read()?));
+        }
+        Engine::Loopback => return Err(Failure::argument("the loopback needs no preparation")),
+    };
     if let Some(program) = &placement.program {
         let message = format!("the placement `{}` has a `program` of its own ({program})", placement.name);
         return Err(Failure::argument(message)
@@ -44,23 +52,28 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
     }
     let runtime = LocalRuntime::read()?;
     let program = runtime.program(placement);
-    let uploaded = block_on(prepared(placement, &runtime, &program))?;
+    let uploaded = block_on(prepared(placement, host, &runtime, &program))?;
     let data = json!({
-        "name": placement.name, "host": placement.host, "program": program,
+        "name": placement.name, "host": host.host, "program": program,
         "version": env!("CARGO_PKG_VERSION"), "sha256": runtime.sha256, "bytes": runtime.bytes,
         "uploaded": uploaded,
     });
     let done = if uploaded { "prepared" } else { "is prepared already" };
-    let shown = format!("{} {done}: {}:{program}", placement.name, placement.host);
+    let shown = format!("{} {done}: {}:{program}", placement.name, host.host);
     Ok(CliOutcome::report("placement.prepared", data, shown))
 }
 
 /// Puts the runtime there, unless it is there. Returns whether it was sent.
-async fn prepared(placement: &SshPlacement, runtime: &LocalRuntime, program: &str) -> Result<bool> {
-    same_system(placement).await?;
+async fn prepared(
+    placement: &Placement,
+    host: &RemoteHost,
+    runtime: &LocalRuntime,
+    program: &str,
+) -> Result<bool> {
+    same_system(placement, host).await?;
     let (file, sha256) = (ssh::path_word(program), &runtime.sha256);
     let look = format!("test -x {file} && test \"$(sha256sum < {file} | cut -c1-64)\" = {sha256}");
-    if remote::run(placement, &script(&look), None, SHORT).await?.code == 0 {
+    if remote::run(placement, over_ssh(host, &script(&look)), None, SHORT).await?.code == 0 {
         return Ok(false);
     }
     // The last step makes it visible. The trap removes what a cut connection left.
@@ -70,12 +83,12 @@ async fn prepared(placement: &SshPlacement, runtime: &LocalRuntime, program: &st
          test \"$(sha256sum < \"$t\" | cut -c1-64)\" = {sha256} || {{ echo 'the upload is incomplete' >&2; exit 3; }}; \
          chmod 700 \"$t\"; \"$t\" --version > /dev/null; sync; mv -f \"$t\" \"$f\"",
     );
-    let put = remote::run(placement, &script(&put), Some(&runtime.path), UPLOAD).await?;
+    let put = remote::run(placement, over_ssh(host, &script(&put)), Some(&runtime.path), UPLOAD).await?;
     match put.code {
         0 => Ok(true),
         _ => Err(put.failure(placement, program).recommend(format!(
             "free space on {}, or check what its standard error says, and prepare it again",
-            placement.host
+            host.host
         ))),
     }
 }
@@ -85,8 +98,8 @@ fn script(text: &str) -> String {
 }
 
 /// Refuses a machine on which this program cannot run.
-async fn same_system(placement: &SshPlacement) -> Result<()> {
-    let there = remote::run(placement, "uname -sm", None, SHORT).await?.last_line();
+async fn same_system(placement: &Placement, host: &RemoteHost) -> Result<()> {
+    let there = remote::run(placement, over_ssh(host, "uname -sm"), None, SHORT).await?.last_line();
     let here = uname().map_err(|error| Failure::new(Code::Internal, format!("uname: {error}")))?;
     let text = |word: &std::ffi::OsStr| word.to_string_lossy().into_owned();
     let here = format!("{} {}", text(here.sysname()), text(here.machine()));
@@ -95,11 +108,11 @@ async fn same_system(placement: &SshPlacement) -> Result<()> {
     }
     let message = format!(
         "this installation is for {here}, and {} (placement `{}`) is {there}",
-        placement.host, placement.name
+        host.host, placement.name
     );
     Err(Failure::new(Code::PlacementNotPrepared, message)
         .with("placement", placement.name.as_str())
-        .with("host", placement.host.as_str())
+        .with("host", host.host.as_str())
         .with("here", here)
         .with("there", there)
         .recommend(format!(

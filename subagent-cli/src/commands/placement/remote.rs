@@ -1,13 +1,17 @@
-//! One command on another machine, by the user's ssh client, with a deadline.
+//! One command at a place, by the client of its engine, with a deadline.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::unistd::{getegid, geteuid};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::Code;
 use subagent_protocol::ids::hex;
-use subagent_protocol::placement::ssh::{self, SshFailure, SshPlacement};
+use subagent_protocol::placement::client::{ClientFailure, is_of_client};
+use subagent_protocol::placement::podman::{self, ContainerEngine};
+use subagent_protocol::placement::ssh::{self, RemoteHost};
+use subagent_protocol::placement::{Engine, Placement};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
@@ -40,10 +44,44 @@ impl LocalRuntime {
     }
 
     /// Where this version is there.
-    pub(super) fn program(&self, placement: &SshPlacement) -> String {
-        let prepared = || ssh::prepared_program(env!("CARGO_PKG_VERSION"), &self.sha256);
-        placement.program.clone().unwrap_or_else(prepared)
+    pub(super) fn program(&self, placement: &Placement) -> String {
+        let own = || match &placement.engine {
+            Engine::Podman(_) => podman::PROGRAM.to_owned(),
+            Engine::Ssh(_) | Engine::Loopback => {
+                ssh::prepared_program(env!("CARGO_PKG_VERSION"), &self.sha256)
+            }
+        };
+        placement.program.clone().unwrap_or_else(own)
     }
+
+    /// Returns the command that runs a program in a new container.
+    pub(super) fn in_container(
+        &self,
+        placement: &Placement,
+        engine: &ContainerEngine,
+        program: &str,
+        words: &[&str],
+    ) -> Command {
+        let runtime = placement.program.is_none().then_some(self.path.as_path());
+        command(engine.client(), engine.once(runtime, user(), program, words))
+    }
+}
+
+/// User and group of this process, which those of a container have too.
+pub(super) fn user() -> (u32, u32) {
+    (geteuid().as_raw(), getegid().as_raw())
+}
+
+/// Returns a command of a client.
+pub(super) fn command(client: &str, arguments: Vec<String>) -> Command {
+    let mut command = Command::new(client);
+    command.args(arguments);
+    command
+}
+
+/// Returns the command that runs a line of a shell there.
+pub(super) fn over_ssh(host: &RemoteHost, line: &str) -> Command {
+    command(ssh::CLIENT, host.arguments(line))
 }
 
 /// What a command there printed.
@@ -61,38 +99,33 @@ impl Printed {
     }
 
     /// The error of a command that failed there.
-    pub(super) fn failure(&self, placement: &SshPlacement, program: &str) -> Failure {
-        SshFailure::Exited(Some(self.code), &self.stderr).error(placement, program).into()
+    pub(super) fn failure(&self, placement: &Placement, program: &str) -> Failure {
+        ClientFailure::Exited(Some(self.code), &self.stderr).error(placement, program).into()
     }
 }
 
-/// Runs a shell line there with this file or these bytes as standard input.
+/// Runs a command of the placement's client with this file as standard input.
 ///
 /// # Errors
-/// `PLACEMENT_UNREACHABLE`: the client failed, or the deadline passed. Other exits are results.
+/// `PLACEMENT_UNREACHABLE`, `PLACEMENT_NOT_PREPARED`: the client failed, or the deadline passed. Other
+/// exits are results.
 pub(super) async fn run(
-    placement: &SshPlacement,
-    line: &str,
+    placement: &Placement,
+    mut command: Command,
     stdin: Option<&Path>,
     limit: Duration,
 ) -> Result<Printed> {
-    let failed = |failure: SshFailure<'_>| Failure::from(failure.error(placement, "subagent-runtime"));
+    let failed = |failure: ClientFailure<'_>| Failure::from(failure.error(placement, "subagent-runtime"));
     let input = match stdin {
         Some(path) => {
             let file = std::fs::File::open(path)
-                .map_err(|error| failed(SshFailure::NoClient(&error.to_string())))?;
+                .map_err(|error| failed(ClientFailure::NoClient(&error.to_string())))?;
             Stdio::from(file)
         }
         None => Stdio::null(),
     };
-    let child = Command::new(ssh::CLIENT)
-        .args(placement.arguments(line))
-        .stdin(input)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn();
-    let mut child = child.map_err(|error| failed(SshFailure::NoClient(&error.to_string())))?;
+    let child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn();
+    let mut child = child.map_err(|error| failed(ClientFailure::NoClient(&error.to_string())))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let ended = tokio::time::timeout(limit, async {
@@ -101,11 +134,13 @@ pub(super) async fn run(
     });
     match ended.await {
         Ok(Ok(status)) => match status.code() {
-            Some(code) if code != ssh::CLIENT_FAILED => Ok(Printed { code, stdout: out, stderr: err }),
-            code => Err(failed(SshFailure::Exited(code, &err))),
+            Some(code) if !is_of_client(&placement.engine, Some(code)) => {
+                Ok(Printed { code, stdout: out, stderr: err })
+            }
+            code => Err(failed(ClientFailure::Exited(code, &err))),
         },
-        Ok(Err(error)) => Err(failed(SshFailure::NoClient(&error.to_string()))),
-        Err(_) => Err(failed(SshFailure::TimedOut(&err))),
+        Ok(Err(error)) => Err(failed(ClientFailure::NoClient(&error.to_string()))),
+        Err(_) => Err(failed(ClientFailure::TimedOut(&err))),
     }
 }
 

@@ -354,11 +354,11 @@ fn parked(view: &PageRenderer, parked: ParkedView) -> String {
     format!("{left} left, until {} ({reason})", parked.until)
 }
 
-/// The other machine where a worker runs.
+/// The other machine or container where a worker runs.
 pub(super) fn placement(worker: &WorkerView) -> String {
-    let shown = worker.placement.as_ref().map(|on| match on.name == on.host {
-        true => on.name.clone(),
-        false => format!("{} ({} {})", on.name, on.kind, on.host),
+    let shown = worker.placement.as_ref().map(|on| match on.host.as_ref().or(on.image.as_ref()) {
+        Some(place) if *place != on.name => format!("{} ({} {place})", on.name, on.kind),
+        _ => on.name.clone(),
     });
     shown.unwrap_or_default()
 }

@@ -1,17 +1,21 @@
-//! The command that brings `subagent-runtime` to the place of a worker: on this machine, or by the
-//! user's ssh client. Must not put anything of a start on a command line.
+//! The commands that bring `subagent-runtime` to the place of a worker: on this machine, by the
+//! user's ssh client, or in a container. Must not put anything of a start on a command line.
 
 use std::collections::HashSet;
 use std::io::Read as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::unistd::{getegid, geteuid};
 use sha2::{Digest as _, Sha256};
 use subagent_config::environment::passes_on;
 use subagent_protocol::ids::{WorkerId, hex};
-use subagent_protocol::placement::ssh::{self, SshPlacement};
-use subagent_protocol::placement::{PLACED_THERE, Placement};
+use subagent_protocol::placement::client::{cleaned, is_of_client};
+use subagent_protocol::placement::podman::{self, ContainerEngine, ContainerRun, container_name};
+use subagent_protocol::placement::ssh;
+use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
@@ -24,82 +28,128 @@ const PASSED_ON: &str = "SUBAGENT_LOG";
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
-pub(super) enum Carrier {
-    /// A process on this machine, without a client.
-    Here {
-        program: PathBuf,
-        root: PathBuf,
-    },
-    Ssh {
-        placement: SshPlacement,
-        program: String,
-    },
+pub(super) struct Carrier {
+    placement: Placement,
+    /// The runtime of this installation.
+    runtime: PathBuf,
+    /// The folder of the workers that are placed on this machine.
+    root: PathBuf,
 }
 
 impl Carrier {
     pub(super) fn of(placement: &Placement, setup: &DaemonSettings) -> Self {
-        match placement {
-            Placement::Loopback => {
-                Self::Here { program: setup.runtime_program.clone(), root: placed_root(&setup.state_dir) }
-            }
-            Placement::Ssh(placement) => Self::Ssh {
-                placement: placement.clone(),
-                // The daemon stores none without a program: see `with_program`.
-                program: placement.program.clone().unwrap_or_else(|| "subagent-runtime".to_owned()),
-            },
+        Self {
+            placement: placement.clone(),
+            runtime: setup.runtime_program.clone(),
+            root: placed_root(&setup.state_dir),
         }
     }
 
-    pub(super) fn remote(&self) -> Option<&SshPlacement> {
-        match self {
-            Self::Here { .. } => None,
-            Self::Ssh { placement, .. } => Some(placement),
-        }
+    pub(super) fn elsewhere(&self) -> Option<&Placement> {
+        self.placement.elsewhere()
     }
 
     /// The program as the place knows it.
     pub(super) fn program(&self) -> String {
-        match self {
-            Self::Here { program, .. } => program.display().to_string(),
-            Self::Ssh { program, .. } => program.clone(),
-        }
+        let own = self.placement.program.clone();
+        own.unwrap_or_else(|| match self.placement.engine {
+            Engine::Loopback => self.runtime.display().to_string(),
+            // The daemon stores none without a program: see `with_program`.
+            Engine::Ssh(_) => "subagent-runtime".to_owned(),
+            Engine::Podman(_) => podman::PROGRAM.to_owned(),
+        })
     }
 
     /// The folder of the placed workers; `None` where the place itself chooses it.
     pub(super) fn root(&self) -> Option<PathBuf> {
-        match self {
-            Self::Here { root, .. } => Some(root.clone()),
-            Self::Ssh { .. } => None,
+        match self.placement.engine {
+            Engine::Loopback | Engine::Podman(_) => Some(self.root.clone()),
+            Engine::Ssh(_) => None,
         }
     }
 
-    /// Returns the command that runs `subagent-runtime VERB WORKER` there.
-    pub(super) fn command(&self, verb: &str, worker: &WorkerId) -> Command {
-        let mut command = match self {
-            Self::Here { program, .. } => {
-                let mut command = Command::new(program);
-                command.args([verb, worker.as_str()]);
-                command
-            }
-            Self::Ssh { placement, program } => {
-                let mut command = Command::new(ssh::CLIENT);
-                // Only agents need what a login shell sets.
-                let line = ssh::line(program, &[verb, worker.as_str()], verb == "submit");
-                command.args(placement.arguments(&line));
-                command
-            }
+    pub(super) fn is_container(&self) -> bool {
+        self.container().is_some()
+    }
+
+    fn container(&self) -> Option<&ContainerEngine> {
+        match &self.placement.engine {
+            Engine::Podman(podman) => Some(podman),
+            Engine::Loopback | Engine::Ssh(_) => None,
+        }
+    }
+
+    /// Returns the command that starts the container of a runtime, and creates the worker's folder,
+    /// which is in it; `None` if the place needs none.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn begin(&self, worker: &WorkerId, incarnation: u64) -> std::io::Result<Option<Command>> {
+        let Some(container) = self.container() else { return Ok(None) };
+        let folder = self.root.join(worker.as_str());
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let run = ContainerRun {
+            name: &container_name(worker.as_str(), incarnation),
+            folder: &folder,
+            runtime: self.placement.program.is_none().then_some(self.runtime.as_path()),
+            program: &self.program(),
+            user: (geteuid().as_raw(), getegid().as_raw()),
         };
-        command
-            .current_dir("/")
-            .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| passes_on(name) || name == PASSED_ON))
-            .envs(subagent_failpoint::armed_with());
-        command
+        Ok(Some(clean(Command::new(container.client()), container.start(&run))))
+    }
+
+    /// Returns the command that ends the container of a runtime.
+    pub(super) fn end(&self, worker: &WorkerId, incarnation: u64) -> Option<Command> {
+        let container = self.container()?;
+        let name = container_name(worker.as_str(), incarnation);
+        Some(clean(Command::new(container.client()), container.remove(&name)))
+    }
+
+    /// Returns the command that runs `subagent-runtime submit` there.
+    pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64) -> Command {
+        match self.container() {
+            Some(container) => {
+                let name = container_name(worker.as_str(), incarnation);
+                let words = container.exec(&name, &self.program(), &["submit", worker.as_str()]);
+                clean(Command::new(container.client()), words)
+            }
+            None => self.command("submit", worker),
+        }
+    }
+
+    /// Returns the command that runs `subagent-runtime dial` there. The folder, the socket and the
+    /// locks of a container are those of this machine.
+    pub(super) fn dial(&self, worker: &WorkerId) -> Command {
+        self.command("dial", worker)
+    }
+
+    fn command(&self, verb: &str, worker: &WorkerId) -> Command {
+        match &self.placement.engine {
+            Engine::Loopback | Engine::Podman(_) => {
+                clean(Command::new(&self.runtime), [verb, worker.as_str()].map(str::to_owned).into())
+            }
+            Engine::Ssh(host) => {
+                // Only agents need what a login shell sets.
+                let line = ssh::line(&self.program(), &[verb, worker.as_str()], verb == "submit");
+                clean(Command::new(ssh::CLIENT), host.arguments(&line))
+            }
+        }
     }
 }
 
+/// Completes a command: the environment of the user, and nothing of the daemon.
+fn clean(mut command: Command, arguments: Vec<String>) -> Command {
+    command
+        .args(arguments)
+        .current_dir("/")
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| passes_on(name) || name == PASSED_ON))
+        .envs(subagent_failpoint::armed_with());
+    command
+}
+
 /// Returns the placement with the path of the runtime there. A worker keeps it, so that its runtime
-/// and `dial` are of one version.
+/// and `dial` are of one version. That of a container is mounted from here.
 ///
 /// # Errors
 /// `BACKEND_RUNTIME_ERROR` if the runtime of this installation cannot be read.
@@ -108,7 +158,7 @@ pub(crate) async fn with_program(
     setup: &DaemonSettings,
 ) -> Result<Option<Placement>> {
     match placement {
-        Some(Placement::Ssh(ssh)) if ssh.program.is_none() => {
+        Some(placement) if matches!(placement.engine, Engine::Ssh(_)) && placement.program.is_none() => {
             let program = setup.runtime_program.clone();
             let hashed = tokio::task::spawn_blocking(move || sha256(&program)).await;
             let hashed = hashed.unwrap_or_else(|error| Err(std::io::Error::other(error)));
@@ -117,7 +167,7 @@ pub(crate) async fn with_program(
                 Error::new(Code::BackendRuntimeError, message)
             })?;
             let program = ssh::prepared_program(env!("CARGO_PKG_VERSION"), &hashed);
-            Ok(Some(Placement::Ssh(SshPlacement { program: Some(program), ..ssh })))
+            Ok(Some(Placement { program: Some(program), ..placement }))
         }
         other => Ok(other),
     }
@@ -131,29 +181,27 @@ pub(crate) async fn discard(
     worker: &WorkerId,
     silent_hosts: &mut HashSet<String>,
 ) {
-    let carrier = Carrier::of(placement, setup);
-    let Some(remote) = carrier.remote() else { return };
-    if silent_hosts.contains(&remote.host) {
-        let host = &remote.host;
+    let Engine::Ssh(ssh::RemoteHost { host, .. }) = &placement.engine else { return };
+    if silent_hosts.contains(host) {
         tracing::warn!(%worker, %host, "the files of a removed worker are left in {PLACED_THERE}");
         return;
     }
-    let mut command = carrier.command("discard", worker);
+    let mut command = Carrier::of(placement, setup).command("discard", worker);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let why = match tokio::time::timeout(DISCARD_TIMEOUT, command.output()).await {
         Ok(Ok(output)) if output.status.success() => return,
         // The client has reached the host.
-        Ok(Ok(output)) if output.status.code() != Some(ssh::CLIENT_FAILED) => ssh::cleaned(&output.stderr),
+        Ok(Ok(output)) if !is_of_client(&placement.engine, output.status.code()) => cleaned(&output.stderr),
         outcome => {
-            silent_hosts.insert(remote.host.clone());
+            silent_hosts.insert(host.clone());
             match outcome {
-                Ok(Ok(output)) => ssh::cleaned(&output.stderr),
+                Ok(Ok(output)) => cleaned(&output.stderr),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "it did not end in time".to_owned(),
             }
         }
     };
-    tracing::warn!(%worker, host = %remote.host, why, "the files of a removed worker are left in {PLACED_THERE}");
+    tracing::warn!(%worker, %host, why, "the files of a removed worker are left in {PLACED_THERE}");
 }
 
 fn sha256(path: &Path) -> std::io::Result<String> {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::ssh::SshPlacement;
-use subagent_protocol::placement::{PLACED_THERE, Placement, SubmitFailure, SubmitRequest};
+use subagent_protocol::placement::{
+    Engine, PLACED_LOG, PLACED_THERE, Placement, SubmitFailure, SubmitRequest,
+};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::RuntimeStart;
 use subagent_protocol::state::Desired;
@@ -65,6 +66,7 @@ pub(crate) struct DialPosition {
 /// The outcome of a start.
 pub(crate) enum Submitted {
     Started {
+        /// The process, as the place knows it.
         process: ProcessId,
         /// The boot of the place's machine.
         boot_id: String,
@@ -147,12 +149,16 @@ impl RuntimePlace {
         }
     }
 
-    /// Returns the other machine on which the runtimes are started.
-    pub(crate) fn remote(&self) -> Option<&SshPlacement> {
+    /// Returns the other machine or container where the runtimes are started.
+    pub(crate) fn elsewhere(&self) -> Option<&Placement> {
         match self {
             Self::Local => None,
-            Self::Placed(placed) => placed.carrier.remote(),
+            Self::Placed(placed) => placed.carrier.elsewhere(),
         }
+    }
+
+    pub(crate) fn is_container(&self) -> bool {
+        matches!(self, Self::Placed(placed) if placed.carrier.is_container())
     }
 
     pub(crate) fn is_placed(&self) -> bool {
@@ -215,9 +221,10 @@ impl PlacedRuntime {
     pub(crate) async fn submit(&mut self, epoch: DaemonEpoch, start: RuntimeStart) -> Submitted {
         self.stream = None;
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
+        let incarnation = start.incarnation;
         let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root: self.carrier.root(), start };
         let submitted = match serde_json::to_vec(&request) {
-            Ok(request) => submission::submit(&self.carrier, &self.worker, &request).await,
+            Ok(request) => submission::submit(&self.carrier, (&self.worker, incarnation), &request).await,
             Err(error) => Submitted::NotSent(error.into()),
         };
         if matches!(submitted, Submitted::NotSent(_) | Submitted::NotReached(_)) {
@@ -288,7 +295,7 @@ impl PlacedRuntime {
             segment: at.cursor.segment,
             offset: at.cursor.offset,
         };
-        let (stream, frames) = PlacedStream::open(self.carrier.command("dial", &self.worker), open, mirror)?;
+        let (stream, frames) = PlacedStream::open(self.carrier.dial(&self.worker), open, mirror)?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
     }
@@ -321,14 +328,15 @@ pub(crate) fn socket_path(
 /// Returns the file with the standard error of a worker's agents. On another machine it is only for
 /// display.
 pub(crate) fn log_path(setup: &DaemonSettings, placement: Option<&Placement>, worker: &str) -> PathBuf {
-    let folder =
-        placement.map_or_else(|| setup.state_dir.join("runtimes"), |placement| root_of(placement, setup));
-    folder.join(format!("{worker}.log"))
+    match placement {
+        None => setup.state_dir.join("runtimes").join(format!("{worker}.log")),
+        Some(placement) => root_of(placement, setup).join(worker).join(PLACED_LOG),
+    }
 }
 
 fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
-    match placement {
-        Placement::Loopback => placed_root(&setup.state_dir),
-        Placement::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
+    match &placement.engine {
+        Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
+        Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
     }
 }

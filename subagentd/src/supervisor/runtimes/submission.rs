@@ -5,9 +5,10 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use subagent_protocol::Error;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::ssh::SshFailure;
+use subagent_protocol::placement::client::ClientFailure;
 use subagent_protocol::placement::{SubmitAnswer, SubmitFailure};
 use subagent_protocol::stream::{MAX_BANNER_BYTES, after_magic};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -24,18 +25,74 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(25);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of the answer, with what a shell printed before it.
 const MAX_ANSWER_BYTES: usize = MAX_BANNER_BYTES + 64 * 1024;
-/// Starts a runtime there with this request.
-pub(super) async fn submit(carrier: &Carrier, worker: &WorkerId, request: &[u8]) -> Submitted {
-    let mut command = carrier.command("submit", worker);
+/// Time limit of the start of a container, and of its end.
+const CONTAINER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Starts a runtime there with this request. A container that was started for it and has no runtime
+/// is ended.
+pub(super) async fn submit(
+    carrier: &Carrier,
+    (worker, incarnation): (&WorkerId, u64),
+    request: &[u8],
+) -> Submitted {
+    let begun = match begin(carrier, worker, incarnation).await {
+        Ok(begun) => begun,
+        Err(submitted) => return submitted,
+    };
+    let submitted = exchange(carrier, (worker, incarnation), request).await;
+    match submitted {
+        Submitted::Started { .. } | Submitted::Unknown(_) | Submitted::Failed(SubmitFailure::Busy, _) => {
+            submitted
+        }
+        Submitted::NotReached(error) => {
+            end(carrier, worker, incarnation).await;
+            // Without a container, nothing there could be reached.
+            begun.map_or(Submitted::NotReached(error), Submitted::NotReached)
+        }
+        Submitted::Failed(..) | Submitted::Fenced(_) | Submitted::NotSent(_) => {
+            end(carrier, worker, incarnation).await;
+            submitted
+        }
+    }
+}
+
+/// Starts the container if the place needs one. Returns the error of a client that started none: an
+/// earlier attempt may have, and then it is used.
+async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result<Option<Error>, Submitted> {
+    let Some(mut command) = carrier.begin(worker, incarnation).map_err(Submitted::NotSent)? else {
+        return Ok(None);
+    };
+    let Some(place) = carrier.elsewhere() else { return Ok(None) };
+    let error = |failure: ClientFailure<'_>| failure.error(place, &carrier.program());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    match timeout(CONTAINER_TIMEOUT, command.output()).await {
+        Ok(Ok(output)) if output.status.success() => Ok(None),
+        Ok(Ok(output)) => Ok(Some(error(ClientFailure::Exited(output.status.code(), &output.stderr)))),
+        Ok(Err(why)) => Err(Submitted::NotReached(error(ClientFailure::NoClient(&why.to_string())))),
+        Err(_) => Err(Submitted::NotReached(error(ClientFailure::TimedOut(b"")))),
+    }
+}
+
+/// Ends a container without a runtime. One that stays ends by itself after a minute.
+async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
+    let Some(mut command) = carrier.end(worker, incarnation) else { return };
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    if !matches!(timeout(CONTAINER_TIMEOUT, command.status()).await, Ok(Ok(status)) if status.success()) {
+        tracing::warn!(%worker, incarnation, "the container of a failed start was not removed");
+    }
+}
+
+async fn exchange(carrier: &Carrier, (worker, incarnation): (&WorkerId, u64), request: &[u8]) -> Submitted {
+    let mut command = carrier.submit(worker, incarnation);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let child = subagent_failpoint::check("spawn.before").and_then(|()| command.spawn());
     let (mut child, mut stdout, stderr) = match child.and_then(parts) {
         Ok(parts) => parts,
         Err(error) => {
-            return match carrier.remote() {
+            return match carrier.elsewhere() {
                 Some(remote) => {
                     let why = error.to_string();
-                    Submitted::NotReached(SshFailure::NoClient(&why).error(remote, &carrier.program()))
+                    Submitted::NotReached(ClientFailure::NoClient(&why).error(remote, &carrier.program()))
                 }
                 None => Submitted::NotSent(error),
             };
@@ -100,15 +157,15 @@ async fn greeted(stdout: &mut ChildStdout, said: &mut Vec<u8>) -> io::Result<boo
 }
 
 fn not_greeted(carrier: &Carrier, status: Option<ExitStatus>, said: &str) -> Submitted {
-    let Some(remote) = carrier.remote() else {
+    let Some(remote) = carrier.elsewhere() else {
         return unknown("the start gave no readable answer", said);
     };
     let program = carrier.program();
     match status.map(|status| status.code()) {
-        None => Submitted::NotReached(SshFailure::TimedOut(said.as_bytes()).error(remote, &program)),
-        Some(None) => Submitted::Failed(SubmitFailure::Killed, "the ssh client was killed".to_owned()),
+        None => Submitted::NotReached(ClientFailure::TimedOut(said.as_bytes()).error(remote, &program)),
+        Some(None) => Submitted::Failed(SubmitFailure::Killed, "the client was killed".to_owned()),
         Some(code) => {
-            Submitted::NotReached(SshFailure::Exited(code, said.as_bytes()).error(remote, &program))
+            Submitted::NotReached(ClientFailure::Exited(code, said.as_bytes()).error(remote, &program))
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Validates the start of a worker on another machine: what works only beside the daemon is refused.
+//! Validates the start of a worker on another machine or in a container: what works only beside the
+//! daemon is refused.
 
 use subagent_protocol::api::StartWorker;
-use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
 
-/// Returns the other machine of a request.
-pub(crate) fn remote(request: &StartWorker) -> Option<&SshPlacement> {
-    request.placement.as_ref().and_then(|placement| placement.remote())
+/// Returns the other machine or container of a request.
+pub(crate) fn remote(request: &StartWorker) -> Option<&Placement> {
+    request.placement.as_ref().and_then(|placement| placement.elsewhere())
 }
 
-/// Validates a request. One without another machine is not looked at.
+/// Validates a request. One of a worker beside the daemon is not looked at.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}`, `SANDBOX_UNAVAILABLE{missing}`.
@@ -17,7 +18,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     let Some(remote) = remote(request) else { return Ok(()) };
     remote.check()?;
     if request.sandbox.is_some() {
-        let message = "this version applies no sandbox on another machine";
+        let message = "this version applies no sandbox on a placement";
         return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "placement"));
     }
     let refused = [

@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(7);
 pub(super) async fn record(actor: &Actor, turn: u64) {
     let folder = base_folder(&actor.shared.setup.state_dir, actor.identity.worker_id.as_str());
     if turn != 1
-        || actor.runtime.place.remote().is_some()
+        || actor.runtime.place.elsewhere().is_some()
         || !is_in_repository(&actor.identity.cwd)
         || folder.join(FILE).exists()
     {

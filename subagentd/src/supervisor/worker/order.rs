@@ -88,7 +88,7 @@ async fn decide_and_store(
     let given = match (&lacking, environment) {
         // Without the same MCP servers, the agent would not be what was started.
         (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. }))
-            if actor.runtime.place.remote().is_some() =>
+            if actor.runtime.place.elsewhere().is_some() =>
         {
             // The caller's other variables are of this machine.
             let known = |name: &[u8]| actor.spec.environment.iter().any(|one| one.as_bytes() == name);

@@ -237,7 +237,7 @@ async fn take(
     if let Some(failures) = failures {
         actor.session.restore_failures = failures;
     }
-    if guard.is_some() {
+    if guard.is_some() && actor.runtime.is_here(&actor.shared.boot_id) {
         actor.shared.set_guard(&actor.identity.worker_id, guard);
     }
     if let Some((spec, _)) = spec {

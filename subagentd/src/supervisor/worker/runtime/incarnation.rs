@@ -57,8 +57,8 @@ pub(super) async fn begin_incarnation(
     actor.runtime.swept = false;
     actor.journal.damaged = false;
     let launcher = &actor.spec.launcher;
-    // Paths of this machine mean nothing on another one.
-    let is_here = actor.runtime.place.remote().is_none();
+    // Paths of this machine mean nothing on another one, or in a container.
+    let is_here = actor.runtime.place.elsewhere().is_none();
     let mcp_servers = delegation::servers(&kept, launcher.prefix_tools, &actor.shared.setup);
     Ok(RuntimeStart {
         protocol: PROTOCOL,
@@ -72,8 +72,9 @@ pub(super) async fn begin_incarnation(
         first_record: cursor.number + 1,
         // The turn for which this runtime is started was accepted but not sent.
         last_turn: actor.worker.turn().map_or(actor.worker.last_turn, |turn| turn.no - 1),
-        // A place knows its own boot.
-        boot_id: if is_here { actor.shared.boot_id.clone() } else { String::new() },
+        // Another machine puts its own in the place of this one.
+        boot_id: actor.shared.boot_id.clone(),
+        contained: actor.runtime.place.is_container(),
         marker: stray_processes::marker(actor.identity.worker_id.as_str(), incarnation),
         agent: AgentProgram {
             program,

@@ -73,9 +73,10 @@ impl RuntimeSlot {
         self.boot_id.is_some() && self.boot_id.as_deref() == self.present_boot(here)
     }
 
-    /// Returns whether the runtime's processes are on this machine, so that their pids mean something.
+    /// Returns whether the runtime's processes are on this machine and outside of a container, so
+    /// that their pids mean something.
     pub(crate) fn is_here(&self, here: &str) -> bool {
-        self.boot_id.as_deref() == Some(here)
+        self.boot_id.as_deref() == Some(here) && !self.place.is_container()
     }
 
     /// Returns the process of the live runtime.

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use subagent_protocol::placement::SubmitFailure;
-use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::{Placement, SubmitFailure};
 use subagent_protocol::{Code, Error, Result};
 
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
@@ -20,7 +19,7 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     let live = LiveToken::take(&actor.shared)?;
     gone::end_strays(actor).await;
     let kept = environment::read(&actor.identity.environment)?;
-    let program = match actor.runtime.place.remote() {
+    let program = match actor.runtime.place.elsewhere() {
         // It is looked up there.
         Some(_) => actor.spec.launcher.program.clone(),
         None => program::find(&actor.spec.launcher, &actor.identity.cwd, &kept.variables)?,
@@ -39,9 +38,9 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
             Some(process)
         }
         Submitted::Failed(reason, message) => {
-            let remote = actor.runtime.place.remote();
+            let elsewhere = actor.runtime.place.elsewhere();
             let error =
-                remote.and_then(|remote| refused_there(remote, reason, &message, &actor.spec.launcher.name));
+                elsewhere.and_then(|place| refused_there(place, reason, &message, &actor.spec.launcher.name));
             return Err(error.unwrap_or_else(|| not_started(program, reason, message)));
         }
         Submitted::Fenced(error) => {
@@ -70,24 +69,24 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     Ok(())
 }
 
-/// Returns the error for what the user has to correct on the other machine.
+/// Returns the error for what the user has to correct at the place.
 fn refused_there(
-    remote: &SshPlacement,
+    elsewhere: &Placement,
     reason: SubmitFailure,
     message: &str,
     launcher: &str,
 ) -> Option<Error> {
-    let SshPlacement { name, host, cwd, .. } = remote;
+    let (Placement { name, cwd, .. }, place) = (elsewhere, elsewhere.described());
     let error = match reason {
         SubmitFailure::NoFolder => Error::new(
             Code::PlacementFolderMissing,
-            format!("the folder {cwd} cannot be used on {host} (placement `{name}`): {message}"),
+            format!("the folder {cwd} cannot be used on {place}: {message}"),
         )
         .with("cwd", cwd.as_str())
         .recommend(format!("create it there, or correct placements.{name}.cwd and start another worker")),
         SubmitFailure::NoProgram => Error::new(
             Code::BackendLauncher,
-            format!("launcher {launcher} cannot be started on {host} (placement `{name}`): {message}"),
+            format!("launcher {launcher} cannot be started on {place}: {message}"),
         )
         .with("launcher", launcher)
         .with("reasonCategory", "launcher")
@@ -96,7 +95,7 @@ fn refused_there(
         )),
         _ => return None,
     };
-    Some(error.with("placement", name.as_str()).with("host", host.as_str()))
+    Some(elsewhere.named_in(error))
 }
 
 fn not_started(program: &Path, reason: SubmitFailure, message: String) -> Error {

@@ -1,0 +1,112 @@
+//! What the exit of an engine's own client means: `ssh`, `podman` or `docker`, each with the words
+//! that it uses.
+
+use super::{Engine, Placement, podman, ssh};
+use crate::error::{Code, Error};
+
+/// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
+/// executed.
+const NO_PROGRAM: [i32; 2] = [127, 126];
+/// Maximum length of a client's standard error in a message, in bytes.
+pub const MAX_SAID_BYTES: usize = 2000;
+
+/// Why nothing runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientFailure<'a> {
+    /// The client could not be started.
+    NoClient(&'a str),
+    /// The client or the command there ended with this code; `None`: by a signal.
+    Exited(Option<i32>, &'a [u8]),
+    /// Nothing answered in time.
+    TimedOut(&'a [u8]),
+}
+
+impl ClientFailure<'_> {
+    /// Returns the error for users. The command there was `program`.
+    #[must_use]
+    pub fn error(self, placement: &Placement, program: &str) -> Error {
+        let (name, place) = (&placement.name, placement.described());
+        let check = format!("run `subagent placement check {name}`");
+        let unreachable =
+            |message: String| placement.named_in(Error::new(Code::PlacementUnreachable, message).retryable());
+        let not_prepared = |message: String, said: String| {
+            let error = Error::new(Code::PlacementNotPrepared, message);
+            placement.named_in(error).with("program", program).with("stderr", said)
+        };
+        match self {
+            Self::NoClient(why) => {
+                let client = client(placement);
+                unreachable(format!("`{client}` cannot be started for the placement `{name}`: {why}"))
+                    .recommend(format!("install `{client}`, and check that the daemon's PATH has it"))
+            }
+            Self::TimedOut(said) => {
+                let said = cleaned(said);
+                unreachable(format!("{place} did not answer in time{}", after_colon(&said)))
+                    .with("stderr", said)
+                    .recommend(check)
+            }
+            Self::Exited(Some(code), said) if NO_PROGRAM.contains(&code) => {
+                let message = format!("there is no usable subagent-runtime on {place}");
+                not_prepared(message, cleaned(said))
+                    .recommend(format!("run `subagent placement prepare {name}`"))
+            }
+            Self::Exited(_, said) if podman::is_image_missing(&placement.engine, said) => {
+                let message = format!("the image of the placement `{name}` is not on this machine");
+                not_prepared(message, cleaned(said))
+                    .recommend(format!("run `subagent placement prepare {name}`, which fetches it"))
+            }
+            Self::Exited(code, said) if is_of_client(&placement.engine, code) => {
+                let said = cleaned(said);
+                let (reason, advice) = match &placement.engine {
+                    Engine::Ssh(ssh) => ssh.reason_of(&said, &check),
+                    Engine::Podman(podman) => podman.reason_of(&said, name),
+                    Engine::Loopback => ("client", check),
+                };
+                unreachable(format!("{place} cannot be reached{}", after_colon(&said)))
+                    .with("reason", reason)
+                    .with("stderr", said)
+                    .recommend(advice)
+            }
+            Self::Exited(code, said) => {
+                let said = cleaned(said);
+                let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"));
+                let message = format!("subagent-runtime on {place} ended with {code}{}", after_colon(&said));
+                not_prepared(message, said)
+                    .recommend(format!("{check}; `program` of a placement must be of this version"))
+            }
+        }
+    }
+}
+
+/// Whether the client itself failed, and not the command there.
+#[must_use]
+pub fn is_of_client(engine: &Engine, code: Option<i32>) -> bool {
+    match (engine, code) {
+        (_, None) => true,
+        (Engine::Ssh(_), Some(code)) => code == ssh::CLIENT_FAILED,
+        (Engine::Podman(_), Some(code)) => podman::CLIENT_FAILED.contains(&code),
+        (Engine::Loopback, Some(_)) => false,
+    }
+}
+
+/// The program of the client.
+fn client(placement: &Placement) -> &str {
+    match &placement.engine {
+        Engine::Podman(podman) => podman.client(),
+        Engine::Ssh(_) | Engine::Loopback => ssh::CLIENT,
+    }
+}
+
+fn after_colon(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
+}
+
+/// Returns the end of a standard error as one line without control characters.
+#[must_use]
+pub fn cleaned(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(MAX_SAID_BYTES)..]).into_owned();
+    let lines = said.lines().map(|line| line.chars().filter(|c| !c.is_control()).collect::<String>());
+    let lines: Vec<String> =
+        lines.map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    lines.join("; ")
+}

@@ -1,0 +1,291 @@
+//! A container on this machine that podman or docker runs: the command lines, and what the client
+//! says when it fails. A container belongs to one runtime, and ends with it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Engine;
+
+/// The client if the placement names none.
+const CLIENT: &str = "podman";
+/// Exit codes of the client if it failed itself, or the container does not run.
+pub(super) const CLIENT_FAILED: [i32; 2] = [125, 255];
+/// Where the runtime of this installation is in a container.
+pub const PROGRAM: &str = "/run/subagent/subagent-runtime";
+/// The command that keeps a container alive while its runtime lives.
+pub const HOLD: &str = "hold";
+
+/// An image, and how podman or docker runs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerEngine {
+    /// The client and its global options; empty: `podman`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The image as the client takes it.
+    pub image: String,
+    /// Folders of this machine, as `SOURCE:TARGET` or `SOURCE:TARGET:OPTIONS`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Further options of `run`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+/// A container that is about to be started.
+#[derive(Debug, Clone, Copy)]
+pub struct ContainerRun<'a> {
+    /// The name of the container.
+    pub name: &'a str,
+    /// The worker's folder, at the same path here and there.
+    pub folder: &'a Path,
+    /// The runtime of this installation; `None` if the image has its own.
+    pub runtime: Option<&'a Path>,
+    /// Path of the runtime there.
+    pub program: &'a str,
+    /// User and group of the processes there.
+    pub user: (u32, u32),
+}
+
+impl ContainerEngine {
+    /// Returns the program of the client.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        self.command.first().map_or(CLIENT, String::as_str)
+    }
+
+    /// Returns the global options of the client.
+    fn global(&self) -> impl Iterator<Item = String> {
+        self.command.iter().skip(1).cloned()
+    }
+
+    fn is_podman(&self) -> bool {
+        Path::new(self.client()).file_name().is_some_and(|name| name == CLIENT)
+    }
+
+    /// Returns the options of each run: user, mounts, and those of the config file.
+    fn options(&self, runtime: Option<&Path>, (user, group): (u32, u32)) -> Vec<String> {
+        let mut options =
+            vec!["--rm".to_owned(), "--pull=never".to_owned(), format!("--user={user}:{group}")];
+        if user != 0 && self.is_podman() {
+            // Without it, another user of this machine owns what this user writes there.
+            options.push("--userns=keep-id".to_owned());
+        }
+        options.extend(runtime.map(|runtime| format!("--volume={}:{PROGRAM}:ro", runtime.display())));
+        options.extend(self.mounts.iter().map(|mount| format!("--volume={mount}")));
+        options.extend(self.args.iter().cloned());
+        options
+    }
+
+    /// Returns the arguments that start a container, which lives as long as the runtime in it.
+    #[must_use]
+    pub fn start(&self, run: &ContainerRun<'_>) -> Vec<String> {
+        let mut words: Vec<String> = self.global().collect();
+        words.extend(["run", "--detach", "--name", run.name].map(str::to_owned));
+        words.extend(self.options(run.runtime, run.user));
+        let folder = run.folder.display();
+        words.push(format!("--volume={folder}:{folder}"));
+        words.push(format!("--entrypoint={}", run.program));
+        words.extend([self.image.clone(), HOLD.to_owned(), folder.to_string()]);
+        words
+    }
+
+    /// Returns the arguments that run a program in a new container until it ends.
+    #[must_use]
+    pub fn once(
+        &self,
+        runtime: Option<&Path>,
+        user: (u32, u32),
+        program: &str,
+        words: &[&str],
+    ) -> Vec<String> {
+        let mut all: Vec<String> = self.global().collect();
+        all.push("run".to_owned());
+        all.extend(self.options(runtime, user));
+        all.extend([format!("--entrypoint={program}"), self.image.clone()]);
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        all
+    }
+
+    /// Returns the arguments that run a program in a container, with standard input.
+    #[must_use]
+    pub fn exec(&self, name: &str, program: &str, words: &[&str]) -> Vec<String> {
+        let command = ["exec", "--interactive", name, program];
+        self.global().chain(command.into_iter().chain(words.iter().copied()).map(str::to_owned)).collect()
+    }
+
+    /// Returns the arguments that end a container and everything in it.
+    #[must_use]
+    pub fn remove(&self, name: &str) -> Vec<String> {
+        self.global().chain(["rm", "--force", name].map(str::to_owned)).collect()
+    }
+
+    /// Returns the arguments of another command of the client.
+    #[must_use]
+    pub fn other(&self, words: &[&str]) -> Vec<String> {
+        self.global().chain(words.iter().map(|word| (*word).to_owned())).collect()
+    }
+
+    /// Returns the same with mounts that begin with a folder, not with a relative path or `~`.
+    #[must_use]
+    pub fn mounted_from(self, workspace: &Path, home: Option<&Path>) -> Self {
+        let resolved = |mount: String| {
+            let (source, rest) = mount.split_once(':').unwrap_or((mount.as_str(), ""));
+            let source = match (source.strip_prefix('~'), home) {
+                (Some(below), Some(home)) if below.is_empty() || below.starts_with('/') => {
+                    home.join(below.trim_start_matches('/'))
+                }
+                _ if source == "." => workspace.to_owned(),
+                _ => workspace.join(source),
+            };
+            format!("{}:{rest}", source.display())
+        };
+        Self { mounts: self.mounts.into_iter().map(resolved).collect(), ..self }
+    }
+
+    /// Returns the key that is wrong, and why.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let words = self.command.iter().chain(&self.args);
+        let image = image_problem(&self.image).map(|problem| ("image", problem));
+        let command = self.command.first().is_some_and(String::is_empty);
+        let mount = self.mounts.iter().find_map(|mount| mount_problem(mount));
+        image
+            .or(command.then_some(("command", "must not be empty")))
+            .or(words.clone().any(|word| word.contains('\0')).then_some(("args", "must not contain a NUL")))
+            .or(mount.map(|problem| ("mounts", problem)))
+    }
+
+    /// Returns why the client failed, as a word, and what to do. Other texts are `engine`.
+    pub(super) fn reason_of(&self, said: &str, name: &str) -> (&'static str, String) {
+        const ENDED: [&str; 4] =
+            ["container state improper", "no such container", "is not running", "No such container"];
+        if ENDED.iter().any(|text| said.contains(text)) {
+            let advice = format!("run `subagent placement check {name}`, which shows why its container ends");
+            return ("container", advice);
+        }
+        let client = self.client();
+        ("engine", format!("correct what `{client}` says, then run `subagent placement check {name}`"))
+    }
+}
+
+/// Whether the client says that the image is not on this machine.
+pub(super) fn is_image_missing(engine: &Engine, said: &[u8]) -> bool {
+    const SAID: [&str; 4] = ["no such image", "image not known", "No such image", "Unable to find image"];
+    let said = String::from_utf8_lossy(said);
+    matches!(engine, Engine::Podman(_)) && SAID.iter().any(|text| said.contains(text))
+}
+
+/// Returns the name of the container of a worker's runtime.
+#[must_use]
+pub fn container_name(worker: &str, incarnation: u64) -> String {
+    format!("subagent-{worker}-{incarnation}")
+}
+
+/// Returns why the client cannot take this text as an image.
+#[must_use]
+pub fn image_problem(image: &str) -> Option<&'static str> {
+    match image {
+        "" => Some("must not be empty"),
+        image if image.starts_with('-') => Some("must not begin with `-`"),
+        image if image.chars().any(|c| c.is_whitespace() || c.is_control()) => {
+            Some("must not contain blanks or control characters")
+        }
+        _ => None,
+    }
+}
+
+/// Returns why this is no mount.
+#[must_use]
+pub fn mount_problem(mount: &str) -> Option<&'static str> {
+    if mount.chars().any(char::is_control) {
+        return Some("must not contain control characters");
+    }
+    match mount.split_once(':') {
+        Some((source, target)) if !source.is_empty() && target.starts_with('/') => None,
+        _ => Some("must be `SOURCE:TARGET` with an absolute target"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Placement;
+    use super::super::client::ClientFailure;
+    use super::*;
+    use crate::error::Code;
+
+    fn engine() -> ContainerEngine {
+        ContainerEngine {
+            command: vec!["/opt/podman".into(), "--root".into(), "/x".into()],
+            image: "agents:1".into(),
+            mounts: vec![".:/work".into(), "~/.codex:/home/me/.codex:ro".into(), "/a b:/c".into()],
+            args: vec!["--network=none".into()],
+        }
+    }
+
+    #[test]
+    fn a_container_is_that_of_one_runtime() {
+        let engine = engine().mounted_from(Path::new("/src/app"), Some(Path::new("/home/me")));
+        let name = container_name("w_1", 3);
+        let run = ContainerRun {
+            name: &name,
+            folder: Path::new("/state/placed/w_1"),
+            runtime: Some(Path::new("/bin/subagent-runtime")),
+            program: PROGRAM,
+            user: (1000, 100),
+        };
+        let expected = "--root /x run --detach --name subagent-w_1-3 --rm --pull=never --user=1000:100 \
+            --userns=keep-id --volume=/bin/subagent-runtime:/run/subagent/subagent-runtime:ro \
+            --volume=/src/app:/work --volume=/home/me/.codex:/home/me/.codex:ro --volume=/a b:/c --network=none \
+            --volume=/state/placed/w_1:/state/placed/w_1 --entrypoint=/run/subagent/subagent-runtime agents:1 \
+            hold /state/placed/w_1";
+        assert_eq!(engine.start(&run).join(" "), expected);
+        assert_eq!(
+            engine.exec(&name, PROGRAM, &["submit", "w_1"]).join(" "),
+            "--root /x exec --interactive subagent-w_1-3 /run/subagent/subagent-runtime submit w_1"
+        );
+        let docker = ContainerEngine { command: vec!["docker".into()], ..engine };
+        assert!(!docker.start(&run).iter().any(|word| word.starts_with("--userns")));
+        assert_eq!(docker.remove(&name).join(" "), "rm --force subagent-w_1-3");
+    }
+
+    #[test]
+    fn keys_are_checked() {
+        assert_eq!(engine().problem(), None);
+        for image in ["", "--privileged", "a b"] {
+            assert_eq!(ContainerEngine { image: image.into(), ..engine() }.problem().unwrap().0, "image");
+        }
+        for mount in ["", "/a", ":/a", "/a:b", "/a:/b\n"] {
+            let found = ContainerEngine { mounts: vec![mount.into()], ..engine() }.problem();
+            assert_eq!(found.unwrap().0, "mounts", "{mount}");
+        }
+    }
+
+    #[test]
+    fn each_failure_of_the_client_has_advice() {
+        let placement = Placement {
+            name: "box".into(),
+            cwd: "/work".into(),
+            program: None,
+            engine: Engine::Podman(engine()),
+        };
+        for (code, said, reason) in [
+            (
+                255,
+                "Error: can only create exec sessions on running containers: container state improper",
+                "container",
+            ),
+            (125, "Error: creating runtime static files directory", "engine"),
+        ] {
+            let error = ClientFailure::Exited(Some(code), said.as_bytes()).error(&placement, PROGRAM);
+            assert_eq!((error.code, &error.details["reason"]), (Code::PlacementUnreachable, &reason.into()));
+            assert_eq!(error.details["image"], "agents:1");
+        }
+        for (code, said) in [(127, ""), (125, "Error: agents:1: image not known")] {
+            let missing = ClientFailure::Exited(Some(code), said.as_bytes()).error(&placement, PROGRAM);
+            assert_eq!(missing.code, Code::PlacementNotPrepared);
+            assert!(missing.details["recommendedAction"].as_str().unwrap().contains("prepare box"));
+        }
+    }
+}

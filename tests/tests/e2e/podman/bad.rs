@@ -1,0 +1,77 @@
+//! What can be wrong with a container: each has a code and advice, and leaves no container.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::TestSandbox;
+
+use super::engine::{Podman, start, try_start};
+
+/// Starts a worker there in vain, returns the error and removes the worker.
+fn refused(sandbox: &TestSandbox, code: &str) -> Value {
+    let error = try_start(sandbox).error(code);
+    if let Some(worker) = error["details"]["workerId"].as_str() {
+        let _ = sandbox.run(&["worker", "rm", "--force", worker]).data_of("worker.removed");
+    }
+    error
+}
+
+#[test]
+fn what_is_missing_in_a_container_is_named() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    sandbox.init();
+    podman.place(&sandbox, json!({"command": ["no-such-engine"]}));
+    let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
+    assert!(error["message"].as_str().unwrap().contains("no-such-engine"), "{error}");
+    podman.place(&sandbox, json!({"image": "localhost/no-such-image:1", "args": ["--network=none"]}));
+    let error = refused(&sandbox, "PLACEMENT_NOT_PREPARED");
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("prepare box"), "{error}");
+    podman.place(&sandbox, json!({"args": ["--no-such-option"]}));
+    let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "engine", "{error}");
+    podman.place(&sandbox, json!({"cwd": "/no-such-folder"}));
+    let error = refused(&sandbox, "PLACEMENT_FOLDER_MISSING");
+    assert_eq!(error["details"]["cwd"], "/no-such-folder", "{error}");
+    podman.place(&sandbox, json!({"program": "/usr/bin/no-such-runtime"}));
+    let _ = refused(&sandbox, "PLACEMENT_NOT_PREPARED");
+    // It ends at once, so nothing can be executed in its container.
+    podman.place(&sandbox, json!({"program": "/usr/bin/true"}));
+    let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "container", "{error}");
+    assert!(podman.containers().is_empty());
+    podman.place(&sandbox, json!({}));
+    let worker = start(&sandbox);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_placement_of_a_container_is_checked_step_by_step() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    let check = || sandbox.run(&["placement", "check", "box"]);
+    let checked = check().data_of("placement.checked");
+    let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
+    assert_eq!(steps, ["engine", "runtime", "folder", "container"], "{checked}");
+    let prepared = sandbox.run(&["placement", "prepare", "box"]).data_of("placement.prepared");
+    assert_eq!(prepared["pulled"], false, "{prepared}");
+    podman.place(&sandbox, json!({"cwd": "/none"}));
+    let error = check().error("PLACEMENT_FOLDER_MISSING");
+    assert_eq!(error["details"]["steps"][1]["step"], "runtime", "{error}");
+    // A runtime that the image cannot execute.
+    let other = sandbox.file("other-runtime");
+    fs::write(&other, "#!/bin/sh\necho subagent-runtime 0.0.1\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    podman.place(&sandbox, json!({"program": other}));
+    let error = check().error("PLACEMENT_NOT_PREPARED");
+    assert!(error["message"].as_str().unwrap().contains("0.0.1"), "{error}");
+    podman.place(&sandbox, json!({"image": "localhost/no-such-image:1", "args": ["--network=none"]}));
+    let error = check().error("PLACEMENT_NOT_PREPARED");
+    assert_eq!(error["details"]["steps"][0]["step"], "engine", "{error}");
+    let listed = sandbox.run(&["placement", "list"]).data_of("placement.listed");
+    assert_eq!(listed["items"][0]["image"], "localhost/no-such-image:1", "{listed}");
+    assert!(podman.containers().is_empty());
+    sandbox.finish();
+}

@@ -1,0 +1,141 @@
+//! Containers of a real podman with runc: a root file system of the programs of this machine, and a
+//! storage, locks and config of its own. Dropping it asserts that no container is left.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit};
+use serde_json::{Value, json};
+use subagent_tests::harness::{Output, TestSandbox, say, wait_while};
+use tempfile::TempDir;
+
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(super) struct Podman {
+    /// Outside of the sandbox, which regards a process with its path as its own.
+    folder: TempDir,
+    config: PathBuf,
+}
+
+impl Podman {
+    /// Prepares the engine, and adds the placement `box` to the config file of the sandbox's user.
+    /// Says loudly if there is no podman on this machine.
+    ///
+    /// # Panics
+    ///
+    /// If there is none with `SUBAGENT_REQUIRE_PODMAN`.
+    pub(super) fn prepare(sandbox: &mut TestSandbox) -> Option<Self> {
+        let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+        if !(is_there("podman") && is_there("runc")) {
+            let missing = "podman or runc is missing: workers in containers are not tested";
+            assert!(std::env::var_os("SUBAGENT_REQUIRE_PODMAN").is_none(), "{missing}");
+            say(&format!("SKIPPED: {missing}"));
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("podman-").tempdir_in("/tmp").unwrap();
+        let root = folder.path().join("rootfs");
+        for name in ["dev", "etc", "proc", "run", "sys", "tmp", "usr", "work", "var"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in ["bin", "lib", "lib64", "sbin"] {
+            symlink(format!("usr/{name}"), root.join(name)).unwrap();
+        }
+        // Locks in shared memory belong to all storages of the machine.
+        let config = folder.path().join("containers.conf");
+        let tmp = folder.path().join("tmp");
+        let text = format!(
+            "[engine]\nlock_type = \"file\"\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n\
+             events_logger = \"none\"\ntmp_dir = \"{}\"\n",
+            tmp.display()
+        );
+        fs::write(&config, text).unwrap();
+        sandbox.set_env("CONTAINERS_CONF", config.to_str().unwrap());
+        let podman = Self { folder, config };
+        podman.place(sandbox, json!({}));
+        Some(podman)
+    }
+
+    fn command(&self) -> Vec<String> {
+        let at = |name: &str| self.folder.path().join(name).to_str().unwrap().to_owned();
+        let words = ["podman", "--root", &at("storage"), "--runroot", &at("run")];
+        words.map(str::to_owned).into()
+    }
+
+    /// Writes the placement `box` with these keys into the config file of the sandbox's user.
+    pub(super) fn place(&self, sandbox: &TestSandbox, keys: Value) {
+        // A container cannot have higher limits than this process; podman asks for the highest.
+        let (_, files) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let files = files.min(1 << 16);
+        let id = sandbox.path().file_name().unwrap().to_str().unwrap();
+        let path = sandbox.path().to_str().unwrap();
+        let executables = sandbox.executable("subagent");
+        let executables = Path::new(&executables).parent().unwrap().to_str().unwrap();
+        let mut there = json!({
+            "kind": "podman",
+            "command": self.command(),
+            "image": self.folder.path().join("rootfs"),
+            "cwd": "/work",
+            // The files that steer the scripted agent, and its program.
+            "mounts": [".:/work", "/usr:/usr:ro", format!("{path}:{path}"), format!("{executables}:{executables}:ro")],
+            "args": [
+                "--rootfs", "--network=none", format!("--env=TEST_SANDBOX_ID={id}"),
+                format!("--ulimit=nofile={files}:{files}"), "--ulimit=nproc=4096:4096",
+            ],
+        });
+        for (key, value) in keys.as_object().unwrap() {
+            there[key] = value.clone();
+        }
+        let folder = sandbox.file("home/.config/subagent");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.yaml"), json!({"placements": {"box": there}}).to_string()).unwrap();
+    }
+
+    /// The output of a command of podman.
+    pub(super) fn run(&self, words: &[&str]) -> String {
+        let command = self.command();
+        let output = Command::new(&command[0])
+            .args(&command[1..])
+            .args(words)
+            .env("CONTAINERS_CONF", &self.config)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "podman {words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The names of all containers.
+    pub(super) fn containers(&self) -> Vec<String> {
+        self.run(&["ps", "--all", "--format", "{{.Names}}"]).lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Podman {
+    fn drop(&mut self) {
+        let left = wait_while(DEADLINE, || Some(self.containers()).filter(|left| !left.is_empty()));
+        for name in left.iter().flatten() {
+            let _ = self.run(&["rm", "--force", name]);
+        }
+        if !std::thread::panicking() {
+            assert!(left.is_none(), "containers are left: {left:?}");
+        } else if let Some(left) = left {
+            let _ = writeln!(std::io::stderr(), "--- containers: {left:?}");
+        }
+    }
+}
+
+/// Starts a worker in a container and returns its id.
+pub(super) fn start(sandbox: &TestSandbox) -> String {
+    let started = try_start(sandbox);
+    let data = started.data_of("worker.started");
+    assert_eq!(data["state"], "idle", "{data}");
+    data["workerId"].as_str().unwrap().to_owned()
+}
+
+/// A start that may fail.
+pub(super) fn try_start(sandbox: &TestSandbox) -> Output {
+    sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "box"])
+}

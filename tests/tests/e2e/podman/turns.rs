@@ -1,0 +1,101 @@
+//! Turns of a worker in a container, while container, daemon and runtime die.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use subagent_tests::harness::process::Process;
+use subagent_tests::harness::{TestSandbox, wait_until};
+
+use super::engine::{DEADLINE, Podman, start};
+
+#[test]
+fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    sandbox.set_env("ONLY_HERE", "of-this-machine");
+    let demo = sandbox.demo_agent(&[]).env("OF_LAUNCHER", "sent along");
+    sandbox.launcher("demo", demo);
+    sandbox.init();
+    let worker = start(&sandbox);
+    let shown = sandbox.show(&worker);
+    assert_eq!((&shown["placement"]["kind"], &shown["placement"]["name"]), (&json!("podman"), &json!("box")));
+    assert!(shown["placement"]["image"].as_str().unwrap().ends_with("rootfs"), "{shown}");
+    assert_eq!(podman.containers(), [format!("subagent-{worker}-1")]);
+    let said = sandbox.send(
+        &worker,
+        "!shell pwd; echo ${ONLY_HERE:-absent}; echo $OF_LAUNCHER; ls /proc/1/exe && cat /proc/1/comm; echo mine > made",
+    );
+    let said = said.to_string();
+    for expected in ["/work", "absent", "sent along", "subagent-hold"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    // The workspace is mounted.
+    assert_eq!(std::fs::read_to_string(sandbox.workspace().join("made")).unwrap(), "mine\n");
+    let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
+    let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    sandbox.check();
+    let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert_eq!(stopped["state"], "stopped");
+    wait_until("the end of the container", DEADLINE, || podman.containers().is_empty().then_some(()));
+    let _ = sandbox.run(&["worker", "rm", &worker]);
+    let folder = sandbox.workspace().join(".subagent/state/placed").join(&worker);
+    wait_until("the removal of the folder", DEADLINE, || (!folder.exists()).then_some(()));
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_is_killed_in_a_turn_finds_the_container_again() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.kill_daemon();
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(podman.containers(), [format!("subagent-{worker}-1")]);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_container_that_is_killed_is_lost_and_another_one_follows() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    for (number, words) in [(1, ["kill"].as_slice()), (2, &["stop", "--time=1"]), (3, &["rm", "--force"])] {
+        let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+        let dispatched =
+            format!("SELECT count(*) >= {number} FROM events WHERE type = 'runtime.turn_dispatching'");
+        wait_until("the prompt", DEADLINE, || (crate::ssh::number(&sandbox, &dispatched) > 0).then_some(()));
+        let name = format!("subagent-{worker}-{number}");
+        let _ = podman.run(&[words, &[&name]].concat());
+        let end = sandbox.turn_end(&accepted);
+        assert_eq!(end["data"]["error"]["code"], "RUNTIME_LOST", "{end}");
+    }
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_runtime_and_guard_that_are_killed_take_the_container_with_them() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    let is_killed =
+        |process: &Process| ["subagent-guard", "subagent-runtim"].contains(&process.name.as_str());
+    let killed: Vec<Process> = sandbox.processes().into_iter().filter(is_killed).collect();
+    assert_eq!(killed.len(), 2, "{killed:?}");
+    for process in killed {
+        process.signal(Signal::SIGKILL);
+    }
+    assert_eq!(sandbox.turn_end(&accepted)["data"]["error"]["code"], "RUNTIME_LOST");
+    wait_until("the end of the container", DEADLINE, || podman.containers().is_empty().then_some(()));
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
