@@ -1,7 +1,9 @@
 //! MCP servers for an agent's sessions, in ACP's format.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A list of servers. Commands, addresses, variables and headers may be secrets.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,19 @@ impl McpServers {
     pub fn named(&self, names: &[String]) -> Option<Self> {
         let one = |wanted: &String| self.0.iter().find(|server| name(server) == wanted).cloned();
         names.iter().map(one).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// File name of the task server's program, beside that of the runtime.
+pub const TASK_SERVER_PROGRAM: &str = "subagent";
+
+/// Adds what depends on the machine to a task server: its program, and the folder in which it finds
+/// the daemon.
+pub fn complete_task_server(server: &mut Value, program: &Path, state_dir: &Path) {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    server["command"] = text(program).into();
+    if let Some(env) = server["env"].as_array_mut() {
+        env.push(json!({"name": "SUBAGENT_STATE_DIR", "value": text(state_dir)}));
     }
 }
 

@@ -20,6 +20,9 @@ pub const PLACED_THERE: &str = "~/.local/state/subagent/placed";
 /// The file in the folder of a placed worker to which the standard error of its agents is appended.
 pub const PLACED_LOG: &str = "agent.log";
 
+/// `mode` of a [`crate::api::DaemonInfo`] that `dial` writes: the daemon is behind its stream.
+pub const PLACED_MODE: &str = "placed";
+
 /// Where the runtimes of a worker are started: a place of the config file, or the loopback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -227,6 +230,8 @@ pub enum SubmitFailure {
     NoFolder,
     /// The program of the agent cannot be started there.
     NoProgram,
+    /// The program of the task server is not beside the runtime there.
+    NoTaskServer,
     /// Anything else; the message describes it.
     Other,
 }

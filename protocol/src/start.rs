@@ -81,6 +81,10 @@ pub struct RuntimeStart {
     /// MCP servers for its sessions.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
+    /// Whether the server [`crate::api::TASK_SERVER`] of these is completed on the other machine: its
+    /// program is beside the runtime, its state dir in the worker's folder.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub task_server_there: bool,
     /// Further working folders of its sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_directories: Vec<PathBuf>,

@@ -17,11 +17,19 @@ pub const STREAM_PROTOCOL: u32 = 1;
 pub const OLDEST_STREAM_PROTOCOL: u32 = 1;
 /// Maximum number of frame or journal bytes in a message.
 pub const CHUNK_BYTES: usize = 64 * 1024;
+/// Maximum number of open channels of a stream.
+pub const MAX_CHANNELS: usize = 64;
+/// Maximum number of bytes of a channel, per direction, that the other side has not taken yet. It
+/// bounds the buffer of a channel whose reader is slow.
+pub const CHANNEL_WINDOW_BYTES: usize = 128 * 1024;
+/// Maximum number of channel bytes in a message. Small, so that channels delay little else.
+pub const CHANNEL_CHUNK_BYTES: usize = 16 * 1024;
 /// Maximum length of a message without its header.
 const MAX_MESSAGE_BYTES: usize = CHUNK_BYTES + 4096;
 
 const JOURNAL: u8 = b'j';
 const FRAMES: u8 = b'f';
+const CHANNEL: u8 = b'd';
 const CONTROL: u8 = b'c';
 /// Length of the two positions before journal bytes.
 const POSITION_BYTES: usize = 16;
@@ -38,6 +46,13 @@ pub enum StreamMessage {
         /// Where the bytes belong in it.
         offset: u64,
         /// The bytes, with the checksums of their records.
+        bytes: Vec<u8>,
+    },
+    /// Bytes of a channel, in order.
+    Channel {
+        /// Number of the channel.
+        channel: u64,
+        /// The bytes; at most [`CHANNEL_CHUNK_BYTES`].
         bytes: Vec<u8>,
     },
     /// A message about the stream itself.
@@ -63,6 +78,23 @@ pub enum StreamControl {
     Ping,
     /// The answer to [`StreamControl::Ping`].
     Pong,
+    /// From there: a process of the worker has connected. Its bytes are requests to the daemon.
+    ChannelOpen {
+        /// Number of the channel. A stream uses each number once.
+        channel: u64,
+    },
+    /// The sender sends no more bytes of the channel, and ignores those that it gets.
+    ChannelEnd {
+        /// Number of the channel.
+        channel: u64,
+    },
+    /// The sender has passed on this many bytes of the channel, so the other side may send as many.
+    ChannelTaken {
+        /// Number of the channel.
+        channel: u64,
+        /// Number of bytes that were passed on.
+        bytes: u64,
+    },
     /// The place serves another daemon. The last message.
     Fenced {
         /// The generation of that daemon.
@@ -116,6 +148,9 @@ pub struct StreamOpen {
     pub segment: u64,
     /// The offset in it.
     pub offset: u64,
+    /// Whether the daemon serves channels: the worker's agent may give tasks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub serves_tasks: bool,
 }
 
 /// The state there when the stream began. Its flags are information, not proof.
@@ -169,6 +204,12 @@ impl StreamMessage {
                 payload.extend_from_slice(&offset.to_le_bytes());
                 payload.extend_from_slice(bytes);
             }
+            Self::Channel { channel, bytes } => {
+                payload.reserve(1 + POSITION_BYTES / 2 + bytes.len());
+                payload.push(CHANNEL);
+                payload.extend_from_slice(&channel.to_le_bytes());
+                payload.extend_from_slice(bytes);
+            }
             Self::Control(control) => {
                 payload.push(CONTROL);
                 // A value of strings and numbers always has a JSON text.
@@ -186,6 +227,10 @@ impl StreamMessage {
                 let (segment, rest) = position(rest)?;
                 let (offset, rest) = position(rest)?;
                 Ok(Self::Journal { segment, offset, bytes: rest.to_vec() })
+            }
+            CHANNEL => {
+                let (channel, rest) = position(rest)?;
+                Ok(Self::Channel { channel, bytes: rest.to_vec() })
             }
             CONTROL => serde_json::from_slice(rest).map(Self::Control).map_err(|_| StreamError::Unknown),
             _ => Err(StreamError::Unknown),
@@ -286,6 +331,14 @@ mod tests {
             bytes().prop_map(StreamMessage::Frames),
             (any::<u64>(), any::<u64>(), bytes())
                 .prop_map(|(segment, offset, bytes)| StreamMessage::Journal { segment, offset, bytes }),
+            (any::<u64>(), bytes()).prop_map(|(channel, bytes)| StreamMessage::Channel { channel, bytes }),
+            any::<u64>().prop_map(|channel| StreamControl::ChannelOpen { channel }.into()),
+            any::<u64>().prop_map(|channel| StreamControl::ChannelEnd { channel }.into()),
+            (any::<u64>(), any::<u64>()).prop_map(|(channel, bytes)| StreamControl::ChannelTaken {
+                channel,
+                bytes
+            }
+            .into()),
             any::<u64>().prop_map(|segment| StreamControl::Stored { segment }.into()),
             Just(StreamControl::RuntimeGone.into()),
             (any::<String>(), any::<u64>()).prop_map(|(root, number)| {
@@ -297,6 +350,7 @@ mod tests {
                     is_known: number > 0,
                     segment: number,
                     offset: number,
+                    serves_tasks: number > 1,
                 })
                 .into()
             }),

@@ -10,7 +10,7 @@ pub mod hooks;
 pub mod launcher;
 pub mod options;
 pub mod policy;
-mod remote;
+pub mod remote;
 pub mod sandbox;
 pub mod servers;
 mod wire;
@@ -221,11 +221,7 @@ impl<'a> Composition<'a> {
         let additional_directories = additional_directories(&wanted.add_dirs, place.env)?;
         let mut writable = vec![place.workspace, &place.cwd];
         writable.extend(additional_directories.iter().map(PathBuf::as_path));
-        let delegation = match remote {
-            // A worker there does not reach the daemon.
-            Some(_) if wanted.delegate != Some(true) => None,
-            _ => delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place),
-        };
+        let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
         let has_worktree = worktree.is_some() || wanted.worktree_of.is_some();
         let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
         let obstacle = match remote {
@@ -260,6 +256,7 @@ impl<'a> Composition<'a> {
             mcp_servers,
             additional_directories,
             env: environment(place.env, launcher, &place.cwd),
+            task_env: Vec::new(),
             launcher: launcher::spec(launcher, resolved)?,
             role,
             name: wanted.name,

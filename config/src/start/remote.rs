@@ -14,14 +14,14 @@ use super::wire::argument;
 use crate::model;
 
 /// Why no preferred sandbox applies.
-pub(super) const NO_SANDBOX: &str = "it runs on a placement, where this version applies no sandbox";
+pub const NO_SANDBOX: &str = "it runs on a placement, where this version applies no sandbox";
 
 /// Converts the request of a worker on this machine. Only the variables of the launcher go there,
 /// and the program is looked up there. Mounts of a container count from the working folder here.
 ///
 /// # Errors
 /// `SANDBOX_UNAVAILABLE{missing}`, `INVALID_ARGUMENT{placement,field}`.
-pub(super) fn placed(
+pub fn placed(
     request: StartWorker,
     remote: Placement,
     launcher: &model::Launcher,
@@ -38,7 +38,6 @@ pub(super) fn placed(
     let is_relative = !remote.cwd.starts_with('/');
     let refusals = [
         (request.worktree.is_some() || request.worktree_of.is_some(), "worktree", "a git worktree"),
-        (request.delegation.is_some(), "delegation", "delegation to other agents"),
         (!request.additional_directories.is_empty(), "additionalDirectories", "`--add-dir`"),
         (
             request.policy.as_ref().is_some_and(|policy| policy.memory.is_some()),
@@ -69,6 +68,8 @@ pub(super) fn placed(
     };
     let remote = Placement { engine, ..remote };
     Ok(StartWorker {
+        // Its tasks run on this machine.
+        task_env: if request.delegation.is_some() { request.env } else { Vec::new() },
         env: env.collect(),
         launcher: subagent_protocol::api::LauncherSpec { program, ..request.launcher },
         policy: request.policy.map(|mut policy| {

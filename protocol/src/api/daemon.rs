@@ -119,7 +119,7 @@ pub struct DaemonInfo {
     /// daemons of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_folder: Option<StateFolder>,
-    /// `foreground` or `background`, as text.
+    /// `foreground` or `background`, as text; `placed` in a file of [`crate::placement::PLACED_MODE`].
     pub mode: String,
     /// Whether it is ending in order. Runtimes do not restart a daemon that died after this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -81,6 +81,10 @@ pub struct StartWorker {
     pub label: String,
     /// The agent's whole environment (cleaned already, including the launcher's variables).
     pub env: Vec<(Bytes64, Bytes64)>,
+    /// The environment of its tasks, for a worker on another machine that delegates. Its own has
+    /// nothing of this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_env: Vec<(Bytes64, Bytes64)>,
     /// The caller's file mode creation mask.
     pub umask: u32,
     /// The caller's soft limit of open files.

@@ -6,12 +6,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Engine;
+use super::ssh::program_beside;
+use crate::mcp::TASK_SERVER_PROGRAM;
 
 /// The client if the placement names none.
 const CLIENT: &str = "podman";
 /// Exit codes of the client if it failed itself, or the container does not run.
 pub(super) const CLIENT_FAILED: [i32; 2] = [125, 255];
-/// Where the runtime of this installation is in a container.
+/// Where the runtime of this installation is in a container. The task server of agents is beside it.
 pub const PROGRAM: &str = "/run/subagent/subagent-runtime";
 /// The command that keeps a container alive while its runtime lives.
 pub const HOLD: &str = "hold";
@@ -73,7 +75,12 @@ impl ContainerEngine {
             // Without it, another user of this machine owns what this user writes there.
             options.push("--userns=keep-id".to_owned());
         }
-        options.extend(runtime.map(|runtime| format!("--volume={}:{PROGRAM}:ro", runtime.display())));
+        if let Some(runtime) = runtime {
+            let task_server = runtime.with_file_name(TASK_SERVER_PROGRAM);
+            let beside = program_beside(PROGRAM, TASK_SERVER_PROGRAM);
+            options.push(format!("--volume={}:{PROGRAM}:ro", runtime.display()));
+            options.push(format!("--volume={}:{beside}:ro", task_server.display()));
+        }
         options.extend(self.mounts.iter().map(|mount| format!("--volume={mount}")));
         options.extend(self.args.iter().cloned());
         options
@@ -237,6 +244,7 @@ mod tests {
         };
         let expected = "--root /x run --detach --name subagent-w_1-3 --rm --pull=never --user=1000:100 \
             --userns=keep-id --volume=/bin/subagent-runtime:/run/subagent/subagent-runtime:ro \
+            --volume=/bin/subagent:/run/subagent/subagent:ro \
             --volume=/src/app:/work --volume=/home/me/.codex:/home/me/.codex:ro --volume=/a b:/c --network=none \
             --volume=/state/placed/w_1:/state/placed/w_1 --entrypoint=/run/subagent/subagent-runtime agents:1 \
             hold /state/placed/w_1";

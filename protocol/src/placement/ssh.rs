@@ -104,6 +104,12 @@ pub fn prepared_program(version: &str, sha256: &str) -> String {
     format!("~/.local/share/subagent/runtime/{version}-{short}/subagent-runtime")
 }
 
+/// Returns the path of another program in the folder of a program there.
+#[must_use]
+pub fn program_beside(program: &str, name: &str) -> String {
+    program.rsplit_once('/').map_or_else(|| name.to_owned(), |(folder, _)| format!("{folder}/{name}"))
+}
+
 /// Returns the shell line that becomes the program there. A line with a `login` shell has the PATH
 /// that the user has at a terminal there.
 #[must_use]

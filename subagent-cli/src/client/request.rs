@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::placement::PLACED_MODE;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connect::{DaemonConnection, attempt, unresponsive};
@@ -53,6 +54,10 @@ impl DaemonClient {
             match with_liveness_probe(&info, until, asked).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
+                // Its stream hangs, and the next one is announced in its place.
+                Err(failure) if info.mode == PLACED_MODE && until.is_none() => {
+                    self.lost(Lost::Broken(failure.message), &mut losses).await?;
+                }
                 Err(failure) => {
                     // The response may still arrive, so the connection cannot be reused.
                     self.link = None;

@@ -52,6 +52,9 @@ impl FromRequestParts<Api> for ReadOnlyCaller {
             RequestOrigin::Owner => None,
             RequestOrigin::BelowWorker(worker) => Some(worker),
         };
+        if let Some(worker) = only.as_ref().filter(|_| is_beyond_tasks(parts)) {
+            return Err(api.supervisor.forbidden(worker, &what(parts)).await.into());
+        }
         Ok(Self { only, what: what(parts) })
     }
 }
@@ -103,6 +106,15 @@ impl FromRequestParts<Api> for Tasker {
         let idempotency_key = idempotency_key(&parts.headers)?;
         Ok(Self(TaskCaller::Parent { worker, idempotency_key }))
     }
+}
+
+/// Whether a peer on another machine reads what a task server does not need: it waits for the turns
+/// of its own worker.
+fn is_beyond_tasks(parts: &Parts) -> bool {
+    let is_placed =
+        parts.extensions.get::<ConnectInfo<Peer>>().is_some_and(|ConnectInfo(peer)| peer.is_placed());
+    let path = parts.uri.path();
+    is_placed && !(path.ends_with("/events/latest") || path.ends_with("/wait"))
 }
 
 fn what(parts: &Parts) -> String {

@@ -8,23 +8,22 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::admission::ConnectionSlot;
 
 /// A stream that is counted while it exists.
 #[derive(Debug)]
-pub(super) struct Counted {
-    stream: UnixStream,
+pub(super) struct Counted<S> {
+    stream: S,
     count: watch::Sender<usize>,
     seat: Arc<ConnectionSlot>,
     /// Whether the client was last found not to read.
     stalls: bool,
 }
 
-impl Counted {
-    pub(super) fn new(stream: UnixStream, count: watch::Sender<usize>, seat: Arc<ConnectionSlot>) -> Self {
+impl<S> Counted<S> {
+    pub(super) fn new(stream: S, count: watch::Sender<usize>, seat: Arc<ConnectionSlot>) -> Self {
         count.send_modify(|open| *open += 1);
         Self { stream, count, seat, stalls: false }
     }
@@ -44,13 +43,13 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl<S> Drop for Counted<S> {
     fn drop(&mut self) {
         self.count.send_modify(|open| *open -= 1);
     }
 }
 
-impl AsyncRead for Counted {
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -60,7 +59,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

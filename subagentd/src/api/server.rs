@@ -18,8 +18,10 @@ use hyper::service::{Service as _, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use subagent_protocol::api::header;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -27,6 +29,7 @@ use tokio::task::JoinSet;
 use super::admission::{Admission, ConnectionLimits, Party};
 use super::connection::{Counted, RequestInProgress};
 use crate::peer::{Peer, RequestOrigin};
+use crate::supervisor::PlacedConnection;
 
 /// Maximum time for the head of a request, from the accepted connection or the previous answer.
 const HEAD_TIME: Duration = Duration::from_secs(30);
@@ -46,6 +49,8 @@ pub(crate) struct Listening {
     listener: UnixListener,
     replacements: mpsc::Receiver<UnixListener>,
     count: watch::Sender<usize>,
+    /// Connections from below workers on other machines.
+    placed: Option<mpsc::Receiver<PlacedConnection>>,
 }
 
 impl Listening {
@@ -54,7 +59,13 @@ impl Listening {
     pub(crate) fn new(listener: UnixListener) -> (Self, mpsc::Sender<UnixListener>, Connections) {
         let (replace, replacements) = mpsc::channel(1);
         let (count, connections) = watch::channel(0);
-        (Self { listener, replacements, count }, replace, connections)
+        (Self { listener, replacements, count, placed: None }, replace, connections)
+    }
+
+    /// Also serves the connections from below workers on other machines.
+    #[must_use]
+    pub(crate) fn with_placed(self, placed: Option<mpsc::Receiver<PlacedConnection>>) -> Self {
+        Self { placed, ..self }
     }
 
     async fn accept(&mut self) -> (UnixStream, Peer) {
@@ -95,11 +106,20 @@ async fn serve_within(
     let (ended, ending) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut end = pin!(end);
+    let mut placed = listening.placed.take();
     loop {
         tokio::select! {
             biased;
             () = &mut end => break,
             Some(_) = connections.join_next() => {}
+            Some(PlacedConnection { worker, stream }) = next_placed(&mut placed) => {
+                let peer = Peer::Placed(Arc::new(worker.clone()));
+                // Without room it is closed.
+                if let Some(seat) = admission.admit(Party::Below(worker), peer.process()) {
+                    let stream = Counted::new(stream, listening.count.clone(), Arc::new(seat));
+                    connections.spawn(answer(stream, peer, router.clone(), head_time, ending.clone()));
+                }
+            }
             (stream, peer) = listening.accept() => match admission.admit(party(&peer, &guards), peer.process()) {
                 Some(seat) => {
                     let stream = Counted::new(stream, listening.count.clone(), Arc::new(seat));
@@ -115,9 +135,16 @@ async fn serve_within(
     Ok(())
 }
 
+async fn next_placed(placed: &mut Option<mpsc::Receiver<PlacedConnection>>) -> Option<PlacedConnection> {
+    match placed {
+        Some(placed) => placed.recv().await,
+        None => None,
+    }
+}
+
 /// Answers the requests of one connection.
-async fn answer(
-    stream: Counted,
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: Counted<S>,
     peer: Peer,
     router: Router,
     head_time: Duration,
@@ -128,6 +155,10 @@ async fn answer(
     let attended = Arc::clone(&seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let attended = RequestInProgress::begin(&attended);
+        if peer.is_placed() {
+            // It names a folder of the other machine.
+            request.headers_mut().remove(header::STATE_DIR);
+        }
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
         let response = router.call(request);
         async move {

@@ -74,6 +74,7 @@ pub(super) async fn serve(
     let schedules = Scheduler::start(&supervisor, environment, program, state_dir, stay(options));
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
+    let listening = listening.with_placed(supervisor.placed_connections());
     let router = api::router(Api {
         supervisor: supervisor.clone(),
         deliveries: deliveries.clone(),

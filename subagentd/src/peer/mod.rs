@@ -40,10 +40,15 @@ pub(crate) enum PeerError {
 
 /// The process that opened a connection. A clone is cheap and shares the lookup results.
 #[derive(Debug, Clone)]
-pub(crate) struct Peer(Arc<PeerAncestry>);
+pub(crate) enum Peer {
+    /// A process of this machine.
+    Local(Arc<PeerAncestry>),
+    /// A process on the machine of this worker, which was found to be below the worker's agent there.
+    Placed(Arc<WorkerId>),
+}
 
 #[derive(Debug)]
-struct PeerAncestry {
+pub(crate) struct PeerAncestry {
     process: PeerProcess,
     /// The peer and its ancestors, read once: a process neither leaves nor enters the tree of a
     /// guard.
@@ -62,13 +67,22 @@ impl Peer {
             return Err(PeerError::OtherUser(credentials.uid()));
         }
         let process = PeerProcess::of(stream, credentials.pid())?;
-        Ok(Self(Arc::new(PeerAncestry { process, chain: OnceLock::new() })))
+        Ok(Self::Local(Arc::new(PeerAncestry { process, chain: OnceLock::new() })))
     }
 
-    /// Returns pid and start time of the peer.
+    /// Returns pid and start time of the peer. Those of another machine are unknown, and 0.
     #[must_use]
     pub(crate) fn process(&self) -> ProcessId {
-        self.0.process.id()
+        match self {
+            Self::Local(ancestry) => ancestry.process.id(),
+            Self::Placed(_) => ProcessId { pid: 0, start_time: 0 },
+        }
+    }
+
+    /// Returns whether the peer is on another machine.
+    #[must_use]
+    pub(crate) fn is_placed(&self) -> bool {
+        matches!(self, Self::Placed(_))
     }
 
     /// Returns whether the peer is one of the guards or below one. Reads `/proc` on the first call.
@@ -77,19 +91,25 @@ impl Peer {
     /// [`PeerError::Ended`], [`PeerError::Ancestors`] and [`PeerError::BelowUnknown`]; such a peer
     /// must be refused.
     pub(crate) fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<RequestOrigin, PeerError> {
-        let chain = match self.0.chain.get() {
+        let ancestry = match self {
+            Self::Local(ancestry) => ancestry,
+            Self::Placed(worker) => return Ok(RequestOrigin::BelowWorker(worker.as_ref().clone())),
+        };
+        let chain = match ancestry.chain.get() {
             Some(chain) => chain,
             None => {
-                let chain = self.ancestors()?;
-                self.0.chain.get_or_init(|| chain)
+                let chain = ancestry.ancestors()?;
+                ancestry.chain.get_or_init(|| chain)
             }
         };
         origin::origin(chain, guards, above_us()?).ok_or(PeerError::BelowUnknown)
     }
+}
 
+impl PeerAncestry {
     fn ancestors(&self) -> Result<Vec<ProcessEntry>, PeerError> {
-        let id = self.process();
-        let read = self.0.process.as_read().clone();
+        let id = self.process.id();
+        let read = self.process.as_read().clone();
         let chain = match READER.try_lock() {
             Ok(mut reader) => reader.ancestors_of(read),
             // Another lookup with many ancestors holds the reader.
@@ -101,7 +121,7 @@ impl Peer {
         // The peer must still be alive and the same after the walk. Otherwise the walk may describe
         // a later process with its pid, or its orphans.
         let same = chain.first().is_some_and(|first| first.start_time == id.start_time && !first.ended);
-        if !same || !self.0.process.is_alive() {
+        if !same || !self.process.is_alive() {
             return Err(PeerError::Ended);
         }
         Ok(chain)

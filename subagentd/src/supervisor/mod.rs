@@ -33,7 +33,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::stream::DaemonEpoch;
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 pub(crate) use events::collected::{Collected, Last};
 pub(crate) use events::follow::WorkerFollower;
@@ -49,6 +49,7 @@ pub(crate) use runtimes::health::HealthCheckOptions;
 pub(crate) use runtimes::journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use runtimes::link::frames_of_runtime;
+pub(crate) use runtimes::stream::channels::PlacedConnection;
 pub(crate) use shared::DaemonSettings;
 pub(crate) use start::scheduled::{NewSchedule, ScheduleChange};
 pub(crate) use tasks::{TaskCaller, TaskFilter};
@@ -115,6 +116,11 @@ impl Supervisor {
     #[must_use]
     pub(crate) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
         self.shared.guards()
+    }
+
+    /// Returns the connections from below workers on other machines; `None` if they were taken before.
+    pub(crate) fn placed_connections(&self) -> Option<mpsc::Receiver<PlacedConnection>> {
+        self.shared.placed_connections.take()
     }
 
     /// Watches the number of workers with a live runtime.

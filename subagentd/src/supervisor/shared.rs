@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
+use super::runtimes::stream::channels::PlacedConnections;
 use crate::descriptors;
 
 use crate::store::database::identity;
@@ -117,6 +118,8 @@ pub(crate) struct SupervisorState {
     pub(super) parked: watch::Sender<usize>,
     /// The maximum of `live`.
     max_runtimes: usize,
+    /// Connections from below placed workers, on their way to the API.
+    pub(super) placed_connections: PlacedConnections,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
     runtimes: Mutex<HashMap<WorkerId, ProcessId>>,
 }
@@ -152,6 +155,7 @@ impl SupervisorState {
             live: watch::Sender::new(0),
             parked: watch::Sender::new(0),
             max_runtimes: descriptors::max_runtimes(descriptors::limit()),
+            placed_connections: PlacedConnections::default(),
             guards: Mutex::default(),
             runtimes: Mutex::default(),
         }

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ["crowd", socket, count, head, body, opened, gate] => {
             crowd::hold(socket, count, (head, body), (opened, gate))
         }
+        ["flood", path, begun] => flood(path, begun),
         ["read", path] => fs::read(path),
         ["list", path] => fs::read_dir(path).map(|entries| {
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -98,6 +99,24 @@ fn post(socket: &str, token: &str, path: &str, body: &str) -> io::Result<Value> 
     stream.read_to_string(&mut answer)?;
     let (_, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok(serde_json::from_str(body)?)
+}
+
+/// Sends endless requests without reading an answer, until it is killed. Creates the file `begun`
+/// after the first megabyte.
+fn flood(socket: &str, begun: &str) -> io::Result<Vec<u8>> {
+    const HEAD: &[u8] = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000000\r\n\r\n";
+    let (chunk, mut sent) = (vec![b'x'; 64 * 1024], 0);
+    loop {
+        let mut stream = UnixStream::connect(socket)?;
+        let mut more = stream.write_all(HEAD);
+        while more.is_ok() {
+            more = stream.write_all(&chunk);
+            sent += chunk.len();
+            if sent >= 1 << 20 {
+                fs::write(begun, "")?;
+            }
+        }
+    }
 }
 
 /// Sends a text and returns the answer. A connection closed without an answer is an error.

@@ -107,6 +107,7 @@ mod podman {
 mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;
+    mod delegation;
     mod host;
     mod prepare;
     mod turns;

@@ -20,6 +20,7 @@ use subagent_protocol::stream::{
     StreamMessage, StreamOpen,
 };
 
+use super::channels::ConnectionForwarder;
 use super::folder::{Fenced, PlacedFolder, PlacedRecord, WorkerLock};
 use super::segments::{self, JournalSource};
 use super::there;
@@ -56,6 +57,12 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     }
     // The runtime may be about to listen: the daemon dials again.
     let socket = UnixStream::connect(folder.socket()).ok();
+    let channels = socket.as_ref().filter(|_| open.serves_tasks).and_then(|socket| {
+        let channels = ConnectionForwarder::listen(&folder, socket, open.epoch.generation, output);
+        // Without them only tasks fail, and their server says so.
+        channels.map_err(|error| report(&format!("tasks are not served: {error}"))).ok()
+    });
+    let _closed_at_the_end = ForwarderGuard(channels.clone());
     let (frames, to_write) = mpsc::channel::<Vec<u8>>();
     if let Some(mut socket) = socket.as_ref().map(UnixStream::try_clone).transpose()? {
         std::thread::spawn(move || {
@@ -65,10 +72,10 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     }
     let reads = socket.as_ref().map(UnixStream::try_clone).transpose()?;
     let (shown, epoch) = (Arc::clone(&folder), open.epoch.clone());
+    let ends = ForwarderGuard(channels.clone());
     std::thread::spawn(move || {
-        if let Err(error) = forward(&shown, &open, reads, output) {
-            // Lost if stderr is gone too. The daemon sees the end of the stream.
-            let _ = writeln!(io::stderr(), "subagent-runtime: {error}");
+        if let Err(error) = forward(&shown, &open, (reads, ends), output) {
+            report(&error.to_string());
             std::process::exit(2);
         }
     });
@@ -76,6 +83,15 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         match message {
             // Nothing reads them if there is no runtime.
             StreamMessage::Frames(bytes) => drop(frames.send(bytes)),
+            StreamMessage::Channel { channel, bytes } => {
+                channels.as_ref().map_or(Ok(()), |channels| channels.is_given(channel, bytes))?
+            }
+            StreamMessage::Control(StreamControl::ChannelTaken { channel, bytes }) => {
+                channels.iter().for_each(|channels| channels.is_taken(channel, bytes))
+            }
+            StreamMessage::Control(StreamControl::ChannelEnd { channel }) => {
+                channels.iter().for_each(|channels| channels.is_ended(channel))
+            }
             StreamMessage::Control(StreamControl::Ping) => output.send(&StreamControl::Pong.into())?,
             // A newer daemon may have spoken since the stream began.
             StreamMessage::Control(StreamControl::Stored { segment }) => {
@@ -96,6 +112,20 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes the channels when it is dropped.
+struct ForwarderGuard(Option<ConnectionForwarder>);
+
+impl Drop for ForwarderGuard {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ConnectionForwarder::close);
+    }
+}
+
+/// Lost if stderr is gone too. The daemon shows it with the end of the stream.
+fn report(what: &str) {
+    let _ = writeln!(io::stderr(), "subagent-runtime: {what}");
+}
+
 fn hello(folder: &PlacedFolder) -> io::Result<StreamHello> {
     let later = super::later_protocol();
     Ok(StreamHello {
@@ -113,7 +143,7 @@ fn hello(folder: &PlacedFolder) -> io::Result<StreamHello> {
 fn forward(
     folder: &PlacedFolder,
     open: &StreamOpen,
-    socket: Option<UnixStream>,
+    (socket, channels): (Option<UnixStream>, ForwarderGuard),
     output: DaemonOutput,
 ) -> io::Result<()> {
     let mut journal = JournalSource::new(folder.path(), open.segment, open.offset);
@@ -131,6 +161,8 @@ fn forward(
             output.send(&StreamMessage::Frames(buffer[..length].to_vec()))?;
         }
     }
+    // The runtime has ended, or serves a newer stream, whose channels replace these.
+    drop(channels);
     // A newer daemon takes the runtime's only connection.
     if let Err(fenced) = folder.serve(&open.epoch, |_| Ok(()))? {
         return output.fenced(fenced);
@@ -206,10 +238,10 @@ impl DaemonInput {
 
 /// Standard output. Its lock keeps the messages of several threads whole.
 #[derive(Clone, Copy)]
-struct DaemonOutput;
+pub(super) struct DaemonOutput;
 
 impl DaemonOutput {
-    fn send(self, message: &StreamMessage) -> io::Result<()> {
+    pub(super) fn send(self, message: &StreamMessage) -> io::Result<()> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         self.write(&bytes)

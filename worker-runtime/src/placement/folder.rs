@@ -98,6 +98,11 @@ impl PlacedFolder {
         self.path.join("socket")
     }
 
+    /// The folder in which the task server of the agent finds its socket, like a state dir.
+    pub(super) fn task_folder(&self) -> PathBuf {
+        task_folder(&self.path)
+    }
+
     /// Takes a lock if it is free.
     ///
     /// # Errors
@@ -158,6 +163,16 @@ impl PlacedFolder {
         Ok((file, path))
     }
 
+    /// Takes the lock of the record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::try_lock`], and if it is not free in time.
+    pub(super) fn lock_record(&self) -> io::Result<File> {
+        let busy = || io::Error::new(io::ErrorKind::TimedOut, "the record of the worker is in use");
+        self.lock_within(WorkerLock::Record, RECORD_TIMEOUT)?.ok_or_else(busy)
+    }
+
     /// Reads the record; the default if none was written.
     ///
     /// # Errors
@@ -184,8 +199,7 @@ impl PlacedFolder {
         epoch: &DaemonEpoch,
         act: impl FnOnce(&mut PlacedRecord) -> io::Result<T>,
     ) -> io::Result<Result<T, Fenced>> {
-        let busy = || io::Error::new(io::ErrorKind::TimedOut, "the record of the worker is in use");
-        let _lock = self.lock_within(WorkerLock::Record, RECORD_TIMEOUT)?.ok_or_else(busy)?;
+        let _lock = self.lock_record()?;
         let known = self.record()?;
         if known.epoch.fences(epoch) {
             return Ok(Err(Fenced { generation: known.epoch.generation }));
@@ -214,6 +228,11 @@ impl PlacedFolder {
         };
         write().map_err(|error| named(&path, &error))
     }
+}
+
+/// Returns [`PlacedFolder::task_folder`] of the worker's folder.
+pub(super) fn task_folder(folder: &Path) -> PathBuf {
+    folder.join("tasks")
 }
 
 /// Growing pauses until a deadline.

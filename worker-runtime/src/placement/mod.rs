@@ -1,12 +1,14 @@
 //! A worker that is placed apart from its daemon: `submit` starts its runtime, `dial` connects the
 //! daemon with it. Everything that must last is in the worker's folder.
 
+mod channels;
 pub(crate) mod dial;
 pub(crate) mod discard;
 mod folder;
 pub(crate) mod hold;
 mod segments;
 pub(crate) mod submit;
+mod task_socket;
 mod there;
 
 use std::ffi::OsString;

@@ -8,9 +8,13 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+use subagent_protocol::api::TASK_SERVER;
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::mcp::{TASK_SERVER_PROGRAM, complete_task_server};
 use subagent_protocol::placement::{PLACED_THERE, SubmitFailure};
 use subagent_protocol::start::RuntimeStart;
+
+use super::folder::task_folder;
 
 /// The search path if `PATH` is unset, as the operating system uses it.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -60,11 +64,32 @@ pub(super) fn resolve(start: &mut RuntimeStart, folder: &Path) -> Result<(), Pro
         }
     }
     start.private.extend(folder.parent().map(Path::to_owned));
+    if start.task_server_there {
+        task_server(start, folder)?;
+    }
     let variables = variables(std::env::vars_os(), &start.agent.env, &cwd);
     let path = variables.get(OsStr::new("PATH")).map(OsString::as_os_str).filter(|path| !path.is_empty());
     start.agent.program = program(&start.agent.program, path, &cwd)?;
     let bytes = |text: OsString| Bytes64(text.into_vec());
     start.agent.env = variables.into_iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
+    Ok(())
+}
+
+/// Completes the task server of the agent: its program is beside this one.
+fn task_server(start: &mut RuntimeStart, folder: &Path) -> Result<(), Problem> {
+    let problem = |message: String| Problem { reason: SubmitFailure::NoTaskServer, message };
+    let own = std::env::current_exe().map_err(|error| problem(error.to_string()))?;
+    let program = own.with_file_name(TASK_SERVER_PROGRAM);
+    if !is_program(&program) {
+        let missing = program.display();
+        return Err(problem(format!(
+            "the agent may give tasks, and the program for it is missing: {missing}"
+        )));
+    }
+    let state_dir = task_folder(folder);
+    for server in start.mcp_servers.0.iter_mut().filter(|server| server["name"] == TASK_SERVER) {
+        complete_task_server(server, &program, &state_dir);
+    }
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
 
 pub(crate) use connection::{ConnectionEvent, EventKind, serve, turn_away};
-pub(crate) use peer::{PeerAdmission, judge};
+pub(crate) use peer::{PeerAdmission, is_handle_of, judge};
 
 /// The bound command socket.
 pub(crate) struct Endpoint {

@@ -66,7 +66,7 @@ fn look(socket: &impl AsFd, contained: bool) -> io::Result<PeerAdmission> {
 }
 
 /// Whether the pidfd still refers to this pid; it does not once the process was reaped.
-fn is_handle_of(handle: &OwnedFd, pid: i32) -> io::Result<bool> {
+pub(crate) fn is_handle_of(handle: &OwnedFd, pid: i32) -> io::Result<bool> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
     let line = info.lines().find_map(|line| line.strip_prefix("Pid:"));
     Ok(line.and_then(|number| number.trim().parse().ok()) == Some(pid))

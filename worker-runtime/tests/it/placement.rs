@@ -119,6 +119,7 @@ impl Placed {
             controls: Vec::new(),
         };
         dial.send(&StreamMessage::Control(StreamControl::Open(StreamOpen {
+            serves_tasks: false,
             protocol: STREAM_PROTOCOL,
             root: Some(self.root()),
             epoch: self.epoch(),
@@ -190,6 +191,7 @@ impl Dial {
                 all.extend(bytes);
             }
             StreamMessage::Frames(bytes) => self.lines.extend(bytes),
+            StreamMessage::Channel { .. } => panic!("no channel was asked for"),
             StreamMessage::Control(control) => self.controls.push(control),
         }
         for frame in self.frames() {

@@ -71,6 +71,7 @@ impl WorkerFixture {
         let path = directory.path();
         let env = [("PATH", std::env::var("PATH").unwrap()), ("MINI", "1".to_owned())];
         let start = RuntimeStart {
+            task_server_there: false,
             protocol: 1,
             worker_id: WorkerId::from_random([7; 5]),
             incarnation: 1,

@@ -55,7 +55,7 @@ async fn started(
     let run = ContainerRun {
         name,
         folder: folder.path(),
-        runtime: placement.program.is_none().then_some(runtime.path.as_path()),
+        runtime: placement.program.is_none().then_some(runtime.own.path.as_path()),
         program,
         user: user(),
     };

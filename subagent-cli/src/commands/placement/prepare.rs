@@ -1,5 +1,6 @@
-//! `placement prepare`: puts the runtime of this installation onto another machine, under a path with
-//! its version and hash, or fetches the image of a container. A second time it does nothing.
+//! `placement prepare`: puts the runtime of this installation and its task server onto another machine,
+//! under a path with its version and hash, or fetches the image of a container. A second time it does
+//! nothing.
 
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use clap::Args;
 use nix::sys::utsname::uname;
 use serde_json::json;
 use subagent_protocol::Code;
+use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
-use super::remote::{self, LocalRuntime, SHORT, over_ssh};
+use super::remote::{self, LocalProgram, LocalRuntime, SHORT, over_ssh};
 use super::{NamedPlacement, container};
 use crate::client::block_on;
 use crate::context::CliContext;
@@ -20,9 +22,9 @@ use crate::output::CliOutcome;
 /// Time limit of an upload.
 const UPLOAD: Duration = Duration::from_secs(600);
 
-/// Put the program that runs workers onto another machine, or fetch the image of a container
+/// Put the programs that run workers onto another machine, or fetch the image of a container
 ///
-/// The program is sent through ssh into ~/.local/share/subagent/runtime there, in a folder of its
+/// The programs are sent through ssh into ~/.local/share/subagent/runtime there, in a folder of their
 /// version. Earlier versions stay for the workers that they run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -52,7 +54,14 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
     }
     let runtime = LocalRuntime::read()?;
     let program = runtime.program(placement);
-    let uploaded = block_on(prepared(placement, host, &runtime, &program))?;
+    let beside = ssh::program_beside(&program, TASK_SERVER_PROGRAM);
+    let uploaded = block_on(async {
+        same_system(placement, host).await?;
+        // The runtime is last: where it is, the other one is too.
+        let other = prepared(placement, host, &runtime.task_server, &beside).await?;
+        Ok(prepared(placement, host, &runtime.own, &program).await? || other)
+    })?;
+    let runtime = runtime.own;
     let data = json!({
         "name": placement.name, "host": host.host, "program": program,
         "version": env!("CARGO_PKG_VERSION"), "sha256": runtime.sha256, "bytes": runtime.bytes,
@@ -63,15 +72,14 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
     Ok(CliOutcome::report("placement.prepared", data, shown))
 }
 
-/// Puts the runtime there, unless it is there. Returns whether it was sent.
+/// Puts a program there, unless it is there. Returns whether it was sent.
 async fn prepared(
     placement: &Placement,
     host: &RemoteHost,
-    runtime: &LocalRuntime,
+    own: &LocalProgram,
     program: &str,
 ) -> Result<bool> {
-    same_system(placement, host).await?;
-    let (file, sha256) = (ssh::path_word(program), &runtime.sha256);
+    let (file, sha256) = (ssh::path_word(program), &own.sha256);
     let look = format!("test -x {file} && test \"$(sha256sum < {file} | cut -c1-64)\" = {sha256}");
     if remote::run(placement, over_ssh(host, &script(&look)), None, SHORT).await?.code == 0 {
         return Ok(false);
@@ -83,7 +91,7 @@ async fn prepared(
          test \"$(sha256sum < \"$t\" | cut -c1-64)\" = {sha256} || {{ echo 'the upload is incomplete' >&2; exit 3; }}; \
          chmod 700 \"$t\"; \"$t\" --version > /dev/null; sync; mv -f \"$t\" \"$f\"",
     );
-    let put = remote::run(placement, over_ssh(host, &script(&put)), Some(&runtime.path), UPLOAD).await?;
+    let put = remote::run(placement, over_ssh(host, &script(&put)), Some(&own.path), UPLOAD).await?;
     match put.code {
         0 => Ok(true),
         _ => Err(put.failure(placement, program).recommend(format!(

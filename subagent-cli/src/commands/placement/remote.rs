@@ -8,6 +8,7 @@ use nix::unistd::{getegid, geteuid};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::Code;
 use subagent_protocol::ids::hex;
+use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::client::{ClientFailure, is_of_client};
 use subagent_protocol::placement::podman::{self, ContainerEngine};
 use subagent_protocol::placement::ssh::{self, RemoteHost};
@@ -25,6 +26,13 @@ const MAX_OUTPUT: u64 = 128 * 1024;
 
 /// The runtime of this installation.
 pub(super) struct LocalRuntime {
+    pub(super) own: LocalProgram,
+    /// The program with which agents there give tasks.
+    pub(super) task_server: LocalProgram,
+}
+
+/// A program of this installation.
+pub(super) struct LocalProgram {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) sha256: String,
@@ -36,11 +44,8 @@ impl LocalRuntime {
     /// # Errors
     /// `BACKEND_RUNTIME_ERROR`.
     pub(super) fn read() -> Result<Self> {
-        let path = sibling_executable("subagent-runtime")?;
-        let bytes = std::fs::read(&path).map_err(|error| {
-            Failure::new(Code::BackendRuntimeError, format!("{} cannot be read: {error}", path.display()))
-        })?;
-        Ok(Self { sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, path })
+        let [own, task_server] = ["subagent-runtime", TASK_SERVER_PROGRAM].map(LocalProgram::read);
+        Ok(Self { own: own?, task_server: task_server? })
     }
 
     /// Where this version is there.
@@ -48,7 +53,7 @@ impl LocalRuntime {
         let own = || match &placement.engine {
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
             Engine::Ssh(_) | Engine::Loopback => {
-                ssh::prepared_program(env!("CARGO_PKG_VERSION"), &self.sha256)
+                ssh::prepared_program(env!("CARGO_PKG_VERSION"), &self.own.sha256)
             }
         };
         placement.program.clone().unwrap_or_else(own)
@@ -62,7 +67,7 @@ impl LocalRuntime {
         program: &str,
         words: &[&str],
     ) -> Command {
-        let runtime = placement.program.is_none().then_some(self.path.as_path());
+        let runtime = placement.program.is_none().then_some(self.own.path.as_path());
         command(engine.client(), engine.once(runtime, user(), program, words))
     }
 }
@@ -82,6 +87,16 @@ pub(super) fn command(client: &str, arguments: Vec<String>) -> Command {
 /// Returns the command that runs a line of a shell there.
 pub(super) fn over_ssh(host: &RemoteHost, line: &str) -> Command {
     command(ssh::CLIENT, host.arguments(line))
+}
+
+impl LocalProgram {
+    fn read(name: &str) -> Result<Self> {
+        let path = sibling_executable(name)?;
+        let bytes = std::fs::read(&path).map_err(|error| {
+            Failure::new(Code::BackendRuntimeError, format!("{} cannot be read: {error}", path.display()))
+        })?;
+        Ok(Self { sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, path })
+    }
 }
 
 /// What a command there printed.

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use super::carrier::Carrier;
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
+use super::stream::channels::TaskServing;
 use super::stream::mirror::Mirror;
 use super::stream::{EndProof, PlacedStream, StreamState};
 use super::submission;
@@ -44,6 +45,8 @@ pub(crate) struct PlacedRuntime {
     worker: WorkerId,
     carrier: Carrier,
     mirror: Mirror,
+    /// Where the connections of the agent's task server go, from another machine.
+    serving: Option<TaskServing>,
     stream: Option<PlacedStream>,
     /// Whether the end of the newest runtime and its guard was proved.
     guard_gone: bool,
@@ -134,13 +137,21 @@ async fn seen(stream: &watch::Receiver<StreamState>, is_so: impl FnMut(&StreamSt
 }
 
 impl RuntimePlace {
-    pub(crate) fn of(row: &WorkerRow, setup: &DaemonSettings, directory: &Path) -> Self {
+    /// Returns the place of a worker. `serving` is that of a worker whose agent gives tasks.
+    pub(crate) fn of(
+        row: &WorkerRow,
+        setup: &DaemonSettings,
+        directory: &Path,
+        serving: Option<TaskServing>,
+    ) -> Self {
         match &row.placement {
             None => Self::Local,
             Some(placement) => Self::Placed(Box::new(PlacedRuntime {
                 worker: row.worker_id.clone(),
                 carrier: Carrier::of(placement, setup),
                 mirror: Mirror::new(directory),
+                // On this machine, the task server uses the daemon's own socket.
+                serving: serving.filter(|_| placement.elsewhere().is_some()),
                 stream: None,
                 // Nothing was started yet.
                 guard_gone: row.incarnation == 0,
@@ -294,8 +305,10 @@ impl PlacedRuntime {
             is_known: at.is_known,
             segment: at.cursor.segment,
             offset: at.cursor.offset,
+            serves_tasks: self.serving.is_some(),
         };
-        let (stream, frames) = PlacedStream::open(self.carrier.dial(&self.worker), open, mirror)?;
+        let (dial, serving) = (self.carrier.dial(&self.worker), self.serving.clone());
+        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving)?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
     }

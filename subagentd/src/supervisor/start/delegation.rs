@@ -3,7 +3,6 @@
 //! from processes of the worker.
 
 use std::fmt;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,16 +10,13 @@ use sha2::{Digest as _, Sha256};
 use subagent_config::start::agent::given;
 use subagent_protocol::api::{StartWorker, TASK_SERVER, TASK_TOKEN};
 use subagent_protocol::ids::hex;
-use subagent_protocol::mcp::McpServers;
+use subagent_protocol::mcp::{McpServers, TASK_SERVER_PROGRAM, complete_task_server};
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::{AgentEnvironment, Variables};
+use super::environment::AgentEnvironment;
 use super::spec::Spec;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
-
-/// File name of the task server, beside the daemon's executable.
-const PROGRAM: &str = "subagent";
 
 /// The secret with which one worker creates tasks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,23 +70,20 @@ pub(crate) fn check(request: &StartWorker) -> Result<()> {
 /// # Errors
 /// `INTERNAL_ERROR` without random bytes.
 pub(crate) fn parts(request: &StartWorker) -> Result<(Spec, AgentEnvironment)> {
-    issued(Spec::of(request), request.env.clone(), request.mcp_servers.clone())
+    let task_variables = Some(request.task_env.clone()).filter(|variables| !variables.is_empty());
+    let (variables, mcp_servers) = (request.env.clone(), request.mcp_servers.clone());
+    issued(Spec::of(request), AgentEnvironment { variables, mcp_servers, task_variables, task_token: None })
 }
 
 /// Like [`parts`], for an existing worker whose environment was lost.
 ///
 /// # Errors
 /// `INTERNAL_ERROR` without random bytes.
-pub(crate) fn again(
-    spec: &Spec,
-    variables: Variables,
-    servers: McpServers,
-) -> Result<(Spec, AgentEnvironment)> {
-    issued(spec.with_environment(&variables), variables, servers)
+pub(crate) fn again(spec: &Spec, kept: AgentEnvironment) -> Result<(Spec, AgentEnvironment)> {
+    issued(spec.with_environment(&kept.variables), kept)
 }
 
-fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Result<(Spec, AgentEnvironment)> {
-    let mut kept = AgentEnvironment { variables, mcp_servers, task_token: None };
+fn issued(mut spec: Spec, mut kept: AgentEnvironment) -> Result<(Spec, AgentEnvironment)> {
     if let Some(delegation) = &mut spec.delegation {
         let token = TaskToken::random()?;
         delegation.token_hash = Some(TaskToken::hash(&token.0));
@@ -100,19 +93,20 @@ fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Resu
 }
 
 /// Returns the MCP servers for a session of the worker's agent. With `prefix`, the names of the
-/// task tools have a prefix.
-pub(crate) fn servers(kept: &AgentEnvironment, prefix: bool, setup: &DaemonSettings) -> McpServers {
+/// task tools have a prefix. Without `setup` the worker is on another machine, where `submit`
+/// completes the task server.
+pub(crate) fn servers(kept: &AgentEnvironment, prefix: bool, setup: Option<&DaemonSettings>) -> McpServers {
     let args = if prefix { json!(["mcp", "--prefix"]) } else { json!(["mcp"]) };
     let mut servers = kept.mcp_servers.clone();
     servers.0.extend(kept.task_token.as_ref().map(|TaskToken(token)| {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let state_dir = text(&setup.state_dir);
-        json!({
-            "name": TASK_SERVER,
-            "command": text(&setup.runtime_program.with_file_name(PROGRAM)),
-            "args": args,
-            "env": [{"name": TASK_TOKEN, "value": token}, {"name": "SUBAGENT_STATE_DIR", "value": state_dir}],
-        })
+        let mut server = json!({
+            "name": TASK_SERVER, "args": args, "env": [{"name": TASK_TOKEN, "value": token}],
+        });
+        if let Some(setup) = setup {
+            let program = setup.runtime_program.with_file_name(TASK_SERVER_PROGRAM);
+            complete_task_server(&mut server, &program, &setup.state_dir);
+        }
+        server
     }));
     servers
 }

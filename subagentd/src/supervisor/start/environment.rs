@@ -26,6 +26,9 @@ pub(crate) type Variables = Vec<(Bytes64, Bytes64)>;
 pub(crate) struct AgentEnvironment {
     pub(crate) variables: Variables,
     pub(crate) mcp_servers: McpServers,
+    /// The variables of the tasks of a worker on another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) task_variables: Option<Variables>,
     /// The token with which the agent creates tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task_token: Option<TaskToken>,
@@ -40,7 +43,7 @@ impl AgentEnvironment {
     pub(crate) fn taken(variables: &mut Option<Variables>, servers: &mut McpServers) -> Result<Option<Self>> {
         let mcp_servers = std::mem::take(servers);
         places::check_servers(&mcp_servers)?;
-        Ok(variables.take().map(|variables| Self { variables, mcp_servers, task_token: None }))
+        Ok(variables.take().map(|variables| Self { variables, mcp_servers, ..Self::default() }))
     }
 }
 
@@ -61,7 +64,7 @@ pub(crate) fn write(path: &Path, kept: &AgentEnvironment) -> Result<()> {
             format!("cannot write the worker's environment {}: {error}", path.display()),
         )
     };
-    let text = if kept.mcp_servers.is_empty() && kept.task_token.is_none() {
+    let text = if kept.mcp_servers.is_empty() && kept.task_token.is_none() && kept.task_variables.is_none() {
         serde_json::to_vec(&kept.variables)
     } else {
         serde_json::to_vec(kept)

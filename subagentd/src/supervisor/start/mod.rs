@@ -386,6 +386,7 @@ pub(super) mod tests {
             sandbox: None,
             preferred_sandbox: None,
             placement: None,
+            task_env: Vec::new(),
             choice: choice(dir),
             launcher: LauncherSpec {
                 name: "none".into(),

@@ -23,7 +23,6 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     }
     let refused = [
         (request.worktree.is_some() || request.worktree_of.is_some(), "worktree"),
-        (request.delegation.is_some(), "delegation"),
         (request.titles.is_some(), "titles"),
         (!request.additional_directories.is_empty(), "additionalDirectories"),
         (request.policy.as_ref().is_some_and(|policy| policy.memory.is_some()), "memory"),

@@ -66,7 +66,8 @@ impl Actor {
         })?;
         let identity = WorkerIdentity::of(&shared.setup, row, controller)?;
         let journal = JournalIntake::new(JournalReader::new(&identity.directory), row.cursor);
-        let place = RuntimePlace::of(row, &shared.setup, &identity.directory);
+        let serving = spec.delegation.is_some().then(|| shared.placed_connections.of(&row.worker_id));
+        let place = RuntimePlace::of(row, &shared.setup, &identity.directory, serving);
         let (runtime, session) = (RuntimeSlot::of(row, place), WorkerSession::of(row));
         let last_error = row.last_error.clone();
         let snapshot = Snapshot::of(&worker, &spec, &runtime, &journal, &session, last_seq, last_error);

@@ -92,15 +92,23 @@ async fn decide_and_store(
         {
             // The caller's other variables are of this machine.
             let known = |name: &[u8]| actor.spec.environment.iter().any(|one| one.as_bytes() == name);
+            let task_variables = actor.spec.delegation.is_some().then(|| variables.clone());
             let variables = variables.into_iter().filter(|(name, _)| known(&name.0)).collect();
             mcp_servers
                 .named(&actor.spec.mcp_servers)
-                .map(|servers| delegation::again(&actor.spec, variables, servers))
+                .map(|mcp_servers| AgentEnvironment {
+                    variables,
+                    mcp_servers,
+                    task_variables,
+                    task_token: None,
+                })
+                .map(|kept| delegation::again(&actor.spec, kept))
                 .transpose()?
         }
         (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. })) => mcp_servers
             .named(&actor.spec.mcp_servers)
-            .map(|servers| delegation::again(&actor.spec, variables, servers))
+            .map(|mcp_servers| AgentEnvironment { variables, mcp_servers, ..AgentEnvironment::default() })
+            .map(|kept| delegation::again(&actor.spec, kept))
             .transpose()?,
         _ => None,
     };

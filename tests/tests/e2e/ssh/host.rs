@@ -141,6 +141,14 @@ impl SshHost {
         }
     }
 
+    /// Stops the server's side of all connections, as if the network was cut without a word. The
+    /// server accepts further ones. [`Self::cut`] ends them.
+    pub(super) fn hang(&self) {
+        for connection in self.connections() {
+            connection.signal(Signal::SIGSTOP);
+        }
+    }
+
     fn connections(&self) -> Vec<Process> {
         let server = i32::try_from(self.server.id()).unwrap();
         let children: Vec<Process> = process::all().into_iter().filter(|one| one.parent == server).collect();

@@ -1,6 +1,7 @@
 //! A stream to a placed worker: owns the process of `dial`, writes the journal into the mirror, and
 //! carries frames. Must not decide what the end of a stream means.
 
+pub(crate) mod channels;
 mod ending;
 mod error_output;
 pub(crate) mod mirror;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::supervisor::entropy;
+use channels::{StreamChannels, TaskServing};
 pub(crate) use ending::fenced;
 pub(super) use ending::unreachable;
 use ending::{broken, check_protocol, ended, no_stream, silent};
@@ -69,7 +71,7 @@ pub(crate) struct PlacedStream {
 
 impl PlacedStream {
     /// Starts `dial` with this command. Frames of the command socket go through the returned stream,
-    /// which ends with the connection there.
+    /// which ends with the connection there. `serving` gets the connections of the task server.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -77,6 +79,7 @@ impl PlacedStream {
         mut dial: Command,
         open: StreamOpen,
         mirror: MirrorWriter,
+        serving: Option<TaskServing>,
     ) -> io::Result<(Self, DuplexStream)> {
         let mut child = dial
             .stdin(Stdio::piped())
@@ -95,9 +98,12 @@ impl PlacedStream {
         let _ = outgoing.send(StreamControl::Open(open).into());
         let (state, known) = watch::channel(StreamState::default());
         // A weak sender: the stream ends with the last sender of the actor.
-        let receiver = Receiver { mirror, to_actor, state, asks: outgoing.downgrade(), said };
-        let tasks =
-            [tokio::spawn(receiver.run(child, stdout)), tokio::spawn(send(stdin, messages, from_actor))];
+        let (channels, of_channels) = StreamChannels::new(serving);
+        let receiver = Receiver { mirror, to_actor, state, channels, asks: outgoing.downgrade(), said };
+        let tasks = [
+            tokio::spawn(receiver.run(child, stdout)),
+            tokio::spawn(send(stdin, messages, from_actor, of_channels)),
+        ];
         Ok((Self { outgoing, state: known, tasks }, theirs))
     }
 
@@ -127,6 +133,7 @@ struct Receiver {
     mirror: MirrorWriter,
     to_actor: WriteHalf<DuplexStream>,
     state: watch::Sender<StreamState>,
+    channels: StreamChannels,
     asks: mpsc::WeakUnboundedSender<StreamMessage>,
     said: ErrorOutput,
 }
@@ -207,6 +214,16 @@ impl Receiver {
                     .write(segment, offset, &bytes)
                     .map_err(|error| broken(&format!("the mirror cannot be written: {error}"), &self.said))?
             }
+            StreamMessage::Channel { channel, bytes } => {
+                self.channels.is_given(channel, bytes).map_err(|error| broken(error, &self.said))?
+            }
+            StreamMessage::Control(StreamControl::ChannelOpen { channel }) => {
+                self.channels.open(channel).map_err(|error| broken(error, &self.said))?
+            }
+            StreamMessage::Control(StreamControl::ChannelTaken { channel, bytes }) => {
+                self.channels.is_taken(channel, bytes)
+            }
+            StreamMessage::Control(StreamControl::ChannelEnd { channel }) => self.channels.is_ended(channel),
             StreamMessage::Control(StreamControl::Hello(hello)) => {
                 check_protocol(&hello)?;
                 self.state.send_modify(|state| {
@@ -238,6 +255,7 @@ async fn send(
     mut stdin: ChildStdin,
     mut messages: mpsc::UnboundedReceiver<StreamMessage>,
     mut frames: ReadHalf<DuplexStream>,
+    mut of_channels: mpsc::Receiver<StreamMessage>,
 ) {
     let mut buffer = Vec::with_capacity(CHUNK_BYTES);
     let mut connected = true;
@@ -257,6 +275,8 @@ async fn send(
                 }
                 StreamMessage::Frames(buffer.clone())
             }
+            // Last: a command does not wait for what channels carry.
+            Some(message) = of_channels.recv() => message,
         };
         if write(&mut stdin, &message).await.is_err() {
             return;

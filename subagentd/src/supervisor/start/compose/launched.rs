@@ -47,7 +47,8 @@ impl TaskLauncher {
         }
     }
 
-    /// Uses the launcher that a definition names, with its current config.
+    /// Uses the launcher that a definition names, with its current config. If `is_there`, its program
+    /// is looked up on another machine.
     ///
     /// # Errors
     /// `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
@@ -56,12 +57,14 @@ impl TaskLauncher {
         (of_parent, variables): (&LauncherSpec, &Variables),
         config: &Config,
         env: &Environment,
+        is_there: bool,
     ) -> Result<Self> {
         let before = config.launchers.get(&of_parent.name).map(|launcher| &launcher.env);
         let mut inherited = environment(&without(variables, before), &env.cwd);
         inherited.home.clone_from(&env.home);
         let found = launcher::choose(config, Some(name), "", &env.cwd, &inherited)?;
-        let (launcher, resolved) = launcher::runnable(found)?;
+        let (launcher, resolved) =
+            if is_there { launcher::runnable_there(found)? } else { launcher::runnable(found)? };
         let is_parents = resolved.name == of_parent.name;
         let variables = start::environment(&inherited, launcher, &env.cwd);
         let launcher = launcher.clone();
@@ -122,7 +125,7 @@ mod tests {
             prefix_tools: false,
         };
         let env = environment(&variables, "/".as_ref());
-        let launched = TaskLauncher::named("two", (&spec, &variables), &config, &env).unwrap();
+        let launched = TaskLauncher::named("two", (&spec, &variables), &config, &env, false).unwrap();
         assert!(!launched.is_parents);
         let expected = [
             variable("OTHER", "shell"),

@@ -67,7 +67,11 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     }
     permitted(&parent.policy, name, parent.gives)?;
     let config = &ground.loaded.config;
-    let launched = parent.launched(definition, &ground)?;
+    // The placements of launchers and of `defaults` are for workers that people start.
+    let placement = definition.and_then(|one| one.placement.as_deref());
+    let placement = placement.map(str::trim).filter(|name| !name.is_empty() && *name != placements::LOCAL);
+    let remote = placement.map(|name| placements::by_name(config, name).cloned()).transpose()?;
+    let launched = parent.launched(definition, &ground, remote.is_some())?;
     let at = (launched.spec.name.as_str(), &launched.launcher);
     let found =
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
@@ -116,7 +120,10 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     roots.extend(spec.additional_directories.iter().map(std::path::PathBuf::as_path));
     let at = sandbox::Ground { cwd: &parent.cwd, roots: &roots, env: &launched.env };
     let has_own_files = resolved.isolation.is_some_and(|isolation| isolation != Isolation::None);
-    let obstacle = sandbox::obstacle(request.worktree.is_some() || has_own_files, delegation.is_some());
+    let obstacle = match remote {
+        Some(_) => Some(start::remote::NO_SANDBOX),
+        None => sandbox::obstacle(request.worktree.is_some() || has_own_files, delegation.is_some()),
+    };
     let plan = sandbox::plan(wish, &launched.launcher, config, at, obstacle)?;
     let sandbox = plan.required.map(|spec| sandbox::with_memory(spec, resolved.memory.as_deref()));
     let worktree = match (&request.worktree, resolved.isolation) {
@@ -131,57 +138,70 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     };
     let worktree = start::worktree::isolated(worktree, sandbox.as_ref(), config, &ground.env)?;
     terms.write_back &= worktree.is_some();
-    Ok(Composed {
-        request: StartWorker {
-            choice: ControllerChoice {
-                controller_id: Some(parent.row.controller_id.to_string()),
-                hinted_controller_id: None,
-                workspace_key: parent.delegation.workspace.to_string_lossy().into_owned(),
-            },
-            launcher: launched.spec,
-            role: parent.row.role.clone(),
-            cwd: parent.cwd.clone(),
-            name: None,
-            label: label(request, definition),
-            env: launched.variables,
-            umask: spec.umask,
-            nofile: spec.nofile,
-            debug_mode: false,
-            detached: false,
-            mcp_servers,
-            additional_directories: spec.additional_directories.clone(),
-            options,
-            resume: None,
-            idle_timeout_ms: None,
-            on_rate_limit: launched.launcher.on_rate_limit,
-            queue_limit: launched.launcher.queue_limit,
-            tags: subagent_protocol::tags::Tags::default(),
-            policy: Some(PolicySpec {
-                workspace: parent.policy_workspace(),
-                home: parent.delegation.home.clone(),
-                layers,
-                ancestors: PolicySpec::lineage(
-                    spec.policy.as_ref(),
-                    parent.name.clone(),
-                    parent.row.worker_id.clone(),
-                ),
-                pre_approved: pre_approved(&terms),
-                is_task: true,
-                memory: resolved.memory,
-            }),
-            answer_time: spec.answer_time,
-            budget: start::budgets::of_config(&config.budgets.worker),
-            agent: agent_spec(definition, resolved.spec),
-            delegation,
-            titles: None,
-            hooks: hooks::of_task(&spec.hooks, resolved.hooks),
-            worktree_of: None,
-            worktree,
-            sandbox,
-            preferred_sandbox: plan.preferred,
-            // Tasks of agents run beside the daemon.
-            placement: None,
+    let program = launched.spec.program.clone();
+    let composed = StartWorker {
+        choice: ControllerChoice {
+            controller_id: Some(parent.row.controller_id.to_string()),
+            hinted_controller_id: None,
+            workspace_key: parent.delegation.workspace.to_string_lossy().into_owned(),
         },
+        launcher: launched.spec,
+        role: parent.row.role.clone(),
+        cwd: parent.cwd.clone(),
+        name: None,
+        label: label(request, definition),
+        env: launched.variables,
+        task_env: Vec::new(),
+        umask: spec.umask,
+        nofile: spec.nofile,
+        debug_mode: false,
+        detached: false,
+        mcp_servers,
+        // Those of this machine mean nothing on another one.
+        additional_directories: match remote {
+            Some(_) => Vec::new(),
+            None => spec.additional_directories.clone(),
+        },
+        options,
+        resume: None,
+        idle_timeout_ms: None,
+        on_rate_limit: launched.launcher.on_rate_limit,
+        queue_limit: launched.launcher.queue_limit,
+        tags: subagent_protocol::tags::Tags::default(),
+        policy: Some(PolicySpec {
+            workspace: parent.policy_workspace(),
+            home: parent.delegation.home.clone(),
+            layers,
+            ancestors: PolicySpec::lineage(
+                spec.policy.as_ref(),
+                parent.name.clone(),
+                parent.row.worker_id.clone(),
+            ),
+            pre_approved: pre_approved(&terms),
+            is_task: true,
+            memory: resolved.memory,
+        }),
+        answer_time: spec.answer_time,
+        budget: start::budgets::of_config(&config.budgets.worker),
+        agent: agent_spec(definition, resolved.spec),
+        delegation,
+        titles: None,
+        hooks: hooks::of_task(&spec.hooks, resolved.hooks),
+        worktree_of: None,
+        worktree,
+        sandbox,
+        preferred_sandbox: plan.preferred,
+        placement: None,
+    };
+    let request = match remote {
+        Some(remote) => {
+            let home = ground.env.home.as_deref();
+            start::remote::placed(composed, remote, &launched.launcher, program, home)?
+        }
+        None => composed,
+    };
+    Ok(Composed {
+        request,
         terms,
         mode,
         agent: definition.map(|definition| definition.name.clone()),
@@ -259,8 +279,10 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         policy.pre_approved = pre_approved(&terms);
         policy.is_task = true;
     }
-    // A worker on another machine does not reach the daemon.
-    request.delegation = delegation.filter(|_| request.placement.is_none());
+    if delegation.is_some() && remote.is_some() {
+        request.task_env = start::environment(&ground.env, launcher, &ground.env.cwd);
+    }
+    request.delegation = delegation;
     let agent = definition.map(|definition| definition.name.clone());
     Ok(Composed { request, terms, mode, agent, limits })
 }

@@ -45,6 +45,7 @@ pub(crate) struct Parent {
     pub(crate) kept: AgentEnvironment,
     pub(crate) delegation: DelegationSpec,
     pub(crate) gives: TaskPurpose,
+    /// The folder on this machine in which its tasks work.
     pub(crate) cwd: PathBuf,
     /// The policy of the whole chain, including owner rules.
     pub(crate) policy: Policy,
@@ -70,15 +71,28 @@ pub(crate) async fn parent(supervisor: &Supervisor, row: WorkerRow, gives: TaskP
             .recommend("start it with `subagent worker start --delegate`"));
     };
     let file = supervisor.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
-    let kept = environment::read(&file)?;
-    let (id, cwd, rules) = (row.id, PathBuf::from(&row.cwd), stored.policy.clone());
-    let (at, asked) = (cwd.clone(), row.clone());
+    let mut kept = environment::read(&file)?;
+    let (id, at, rules) = (row.id, PathBuf::from(&row.cwd), stored.policy.clone());
+    let cwd = match is_remote(&row) {
+        // Its folder and its environment are of the other machine.
+        true => {
+            kept.variables = kept.task_variables.take().unwrap_or_default();
+            delegation.workspace.clone()
+        }
+        false => at.clone(),
+    };
+    let asked = row.clone();
     let read = supervisor.shared.store.read(move |connection| {
         let policy = policy::read(connection, id, rules.as_ref(), &at)?;
         Ok((policy, tasks::name_in_a_path(connection, &asked)?))
     });
     let (policy, name) = read.await?;
     Ok(Parent { policy, name, row, spec: stored, kept, delegation, gives, cwd })
+}
+
+/// Whether the worker is on another machine.
+fn is_remote(row: &WorkerRow) -> bool {
+    row.placement.as_ref().is_some_and(|placement| placement.elsewhere().is_some())
 }
 
 impl Parent {
@@ -112,7 +126,7 @@ impl Parent {
         ground.callable().into_iter().filter(may).collect()
     }
 
-    /// Returns the launcher and environment for a task.
+    /// Returns the launcher and environment for a task, which runs on another machine if `is_there`.
     ///
     /// # Errors
     /// `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
@@ -120,11 +134,14 @@ impl Parent {
         &self,
         definition: Option<&Definition>,
         ground: &TaskConfig,
+        is_there: bool,
     ) -> Result<TaskLauncher> {
         let config = &ground.loaded.config;
         let own = (&self.spec.launcher, &self.kept.variables);
-        match definition.and_then(|definition| definition.launcher.as_deref()) {
-            Some(name) => TaskLauncher::named(name, own, config, &ground.env),
+        // The program of another machine is not that of this one.
+        let again = (is_there || is_remote(&self.row)).then_some(self.spec.launcher.name.as_str());
+        match definition.and_then(|definition| definition.launcher.as_deref()).or(again) {
+            Some(name) => TaskLauncher::named(name, own, config, &ground.env, is_there),
             None => Ok(TaskLauncher::of_parent(own, config, &ground.env)),
         }
     }

@@ -394,16 +394,16 @@ async fn a_managers_task_is_a_worker_that_he_starts() {
 async fn a_token_is_kept_with_the_environment_and_its_hash_is_stored() {
     let world = ComposeFixture::new().await;
     let parent = world.parent(&[], |_| ()).await;
-    let given = issued::servers(&parent.kept, true, &world.supervisor.shared.setup);
+    let given = issued::servers(&parent.kept, true, Some(&world.supervisor.shared.setup));
     assert_eq!(given.0.last().unwrap()["args"], json!(["mcp", "--prefix"]));
-    let given = issued::servers(&parent.kept, false, &world.supervisor.shared.setup);
+    let given = issued::servers(&parent.kept, false, Some(&world.supervisor.shared.setup));
     let server = given.0.last().unwrap();
     assert_eq!((&server["name"], &server["args"]), (&json!(TASK_SERVER), &json!(["mcp"])));
     let token = server["env"][0]["value"].as_str().unwrap();
     assert_eq!(token.len(), 64);
     assert_eq!(parent.delegation.token_hash, Some(issued::TaskToken::hash(token)));
     assert!(!parent.row.spec.contains(token) && !format!("{:?}", parent.kept.task_token).contains(token));
-    let (spec, kept) = issued::again(&parent.spec, Vec::new(), Default::default()).unwrap();
+    let (spec, kept) = issued::again(&parent.spec, Default::default()).unwrap();
     assert_ne!(kept.task_token, parent.kept.task_token);
     assert_ne!(spec.delegation.unwrap().token_hash, parent.delegation.token_hash);
     world.supervisor.shutdown(false).await.unwrap();

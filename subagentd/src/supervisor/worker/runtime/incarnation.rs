@@ -59,7 +59,8 @@ pub(super) async fn begin_incarnation(
     let launcher = &actor.spec.launcher;
     // Paths of this machine mean nothing on another one, or in a container.
     let is_here = actor.runtime.place.elsewhere().is_none();
-    let mcp_servers = delegation::servers(&kept, launcher.prefix_tools, &actor.shared.setup);
+    let setup = is_here.then_some(&actor.shared.setup);
+    let mcp_servers = delegation::servers(&kept, launcher.prefix_tools, setup);
     Ok(RuntimeStart {
         protocol: PROTOCOL,
         worker_id: actor.identity.worker_id.clone(),
@@ -103,6 +104,7 @@ pub(super) async fn begin_incarnation(
         },
         options: actor.spec.options.clone(),
         mcp_servers,
+        task_server_there: !is_here && kept.task_token.is_some(),
         additional_directories: actor.spec.additional_directories.clone(),
         instructions: actor
             .spec

@@ -93,6 +93,13 @@ fn refused_there(
         .recommend(format!(
             "install it there, or correct launchers.{launcher}.command and start another worker"
         )),
+        SubmitFailure::NoTaskServer => Error::new(
+            Code::PlacementNotPrepared,
+            format!("{message}; the place is {place}"),
+        )
+        .recommend(format!(
+            "run `subagent placement prepare {name}`, or put `subagent` beside the `program` of the placement"
+        )),
         _ => return None,
     };
     Some(elsewhere.named_in(error))
@@ -112,8 +119,9 @@ fn not_started(program: &Path, reason: SubmitFailure, message: String) -> Error 
         SubmitFailure::StorageFull => {
             start_failed(program, &io::Error::new(io::ErrorKind::StorageFull, message))
         }
-        SubmitFailure::NoFolder | SubmitFailure::NoProgram | SubmitFailure::Other => {
-            start_failed(program, &io::Error::other(message))
-        }
+        SubmitFailure::NoFolder
+        | SubmitFailure::NoProgram
+        | SubmitFailure::NoTaskServer
+        | SubmitFailure::Other => start_failed(program, &io::Error::other(message)),
     }
 }
