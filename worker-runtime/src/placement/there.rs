@@ -18,6 +18,10 @@ use super::folder::task_folder;
 
 /// The search path if `PATH` is unset, as the operating system uses it.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// The longest name of a socket in the folder of the task server.
+const LONGEST_PID: &str = "4194304";
+/// Maximum length of the path of a socket.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// Variables about this connection, this shell or a service, which an agent must not have.
 const ABOUT_CALLER: [&str; 9] = [
     "SSH_CLIENT",
@@ -86,11 +90,26 @@ fn task_server(start: &mut RuntimeStart, folder: &Path) -> Result<(), Problem> {
             "the agent may give tasks, and the program for it is missing: {missing}"
         )));
     }
-    let state_dir = task_folder(folder);
+    let state_dir = served_folder(folder)?;
     for server in start.mcp_servers.0.iter_mut().filter(|server| server["name"] == TASK_SERVER) {
         complete_task_server(server, &program, &state_dir);
     }
     Ok(())
+}
+
+/// Returns the folder of the task server, in which `dial` can listen.
+fn served_folder(folder: &Path) -> Result<PathBuf, Problem> {
+    let tasks = task_folder(folder);
+    match tasks.join(LONGEST_PID).as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
+        true => Ok(tasks),
+        false => Err(Problem {
+            reason: SubmitFailure::Other,
+            message: format!(
+                "the agent may give tasks, and the path of a socket in {} would be longer than {MAX_SOCKET_PATH_BYTES} bytes",
+                tasks.display()
+            ),
+        }),
+    }
 }
 
 /// Expands a leading `~` to the home of this process.
@@ -177,6 +196,15 @@ mod tests {
         let found = variables(own, &given, Path::new("/work"));
         let expected = [("A", "given"), ("PATH", "/here"), ("PWD", "/work")];
         assert_eq!(found, expected.map(|(name, value)| (name.into(), value.into())).into());
+    }
+
+    #[test]
+    fn a_folder_too_deep_for_the_socket_of_tasks_is_refused_at_the_start() {
+        let deep = |bytes: usize| PathBuf::from(format!("/{}", "x".repeat(bytes - 1)));
+        let rest = "/tasks/4194304".len();
+        assert!(served_folder(&deep(MAX_SOCKET_PATH_BYTES - rest)).is_ok());
+        let refused = served_folder(&deep(MAX_SOCKET_PATH_BYTES - rest + 1)).unwrap_err();
+        assert_eq!(refused.reason, SubmitFailure::Other);
     }
 
     #[test]
