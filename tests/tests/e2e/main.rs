@@ -100,6 +100,7 @@ mod doctor {
 mod podman {
     //! Workers in containers of a real podman.
     mod bad;
+    mod delegation;
     mod engine;
     mod turns;
 }
@@ -108,7 +109,7 @@ mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;
     mod delegation;
-    mod host;
+    pub(crate) mod host;
     mod prepare;
     mod turns;
 

@@ -91,7 +91,11 @@ impl Podman {
         }
         let folder = sandbox.file("home/.config/subagent");
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), json!({"placements": {"box": there}}).to_string()).unwrap();
+        let file = folder.join("config.yaml");
+        let read = fs::read(&file).ok().map(|bytes| serde_json::from_slice(&bytes).unwrap());
+        let mut config: Value = read.unwrap_or_default();
+        config["placements"]["box"] = there;
+        fs::write(file, config.to_string()).unwrap();
     }
 
     /// The output of a command of podman.

@@ -21,7 +21,7 @@ const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 /// Number of ports that are tried: another process may take a free one first.
 const PORTS: usize = 10;
 
-pub(super) struct SshHost {
+pub(crate) struct SshHost {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     port: u16,
@@ -37,7 +37,7 @@ impl SshHost {
     /// # Panics
     ///
     /// If there is none with `SUBAGENT_REQUIRE_SSH`.
-    pub(super) fn start(sandbox: &TestSandbox) -> Option<Self> {
+    pub(crate) fn start(sandbox: &TestSandbox) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             let missing = "openssh-server is missing: workers on other machines are not tested";
             assert!(std::env::var_os("SUBAGENT_REQUIRE_SSH").is_none(), "{missing}");
@@ -70,7 +70,7 @@ impl SshHost {
     }
 
     /// The folder there in which agents work.
-    pub(super) fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.home.join("work")
     }
 

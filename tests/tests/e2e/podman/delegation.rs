@@ -1,0 +1,58 @@
+//! Tasks across places: a worker of this machine, its task in a container, and the task of that one
+//! on a host.
+
+use std::fs;
+
+use serde_json::json;
+use subagent_tests::harness::TestSandbox;
+
+use super::engine::Podman;
+use crate::ssh::host::SshHost;
+
+fn define(sandbox: &TestSandbox, name: &str, keys: &str) {
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    let text = format!("---\ndescription: Finds things\n{keys}---\nLook.\n");
+    fs::write(folder.join(format!("{name}.md")), text).unwrap();
+}
+
+#[test]
+fn the_question_of_a_grandchild_on_a_host_below_a_container_is_answered_here() {
+    let mut sandbox = TestSandbox::new();
+    define(&sandbox, "boxed", "placement: box\npermission: {task: allow}\n");
+    define(&sandbox, "far", "placement: there\n");
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    let root = sandbox.delegating(&json!({}), &[]);
+    // The id and the token of the child are known only to the child.
+    let file = sandbox.file("below.sh");
+    let script = format!(
+        "worker=${{SUBAGENT_MARKER%%.*}}\n\
+         export SUBAGENT_STATE_DIR={}/placed/$worker/tasks\n\
+         export SUBAGENT_TASK_TOKEN=$(sed 's/.*\"taskToken\":\"\\([0-9a-f]*\\)\".*/\\1/' {}/*-$worker.env)\n\
+         exec /run/subagent/subagent task run --agent far --name Far --text-stdin <<'END' 2>&1\n\
+         !ask edit notes.md\n!shell pwd\nEND\n",
+        sandbox.state_dir().display(),
+        sandbox.file("run/subagent").display(),
+    );
+    fs::write(&file, script).unwrap();
+    let prompt = format!("!shell pwd; cat /proc/1/comm; sh {}", file.display());
+    let asked =
+        sandbox.send(&root, &sandbox.gives(&sandbox.task_file("boxed", "Boxed", "foreground", &prompt)));
+    let event = &asked["matchedEvent"];
+    assert_eq!(event["type"], "approval.requested", "{asked}");
+    let inbox = sandbox.run(&["approval", "list"]).data_of("inbox.listed");
+    let path = inbox["items"][0]["path"].to_string();
+    assert!(path.contains("Boxed") && path.contains("Far"), "{inbox}");
+    assert_eq!(podman.containers().len(), 1);
+    let far = event["workerId"].as_str().unwrap();
+    let _ = sandbox.approve(far, &event["data"]["requestId"], "allow").data_of("approval.decided");
+    let end = sandbox.wait_after(&root, &asked["acceptedEventId"], "turn.completed");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let result = sandbox.run(&["result", &root]).document().to_string();
+    for expected in ["/work", "subagent-hold", host.work().to_str().unwrap()] {
+        assert!(result.contains(expected), "{expected}: {result}");
+    }
+    let _ = sandbox.run(&["worker", "stop", &root]).data_of("worker.stopped");
+    sandbox.finish();
+}
