@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::api::{Doing, LastMessage};
 use subagent_protocol::event::{Event, EventType, StoredEvent};
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::message_text::MessageText;
 use subagent_protocol::tool_calls::is_over;
 
@@ -59,10 +61,12 @@ impl Activity {
     pub fn see_shown(&mut self, event: &Event) {
         match event.event_type {
             EventType::TurnStarted => self.begin_turn(),
-            EventType::ProgressMessage => self.message.push(event.data["text"].as_str().unwrap_or_default()),
+            EventType::ProgressMessage => {
+                self.message.push(lenient::read::<ShownProgress<'_>>(&event.data).text.0.unwrap_or_default());
+            }
             // Sessions below the worker's are its own matter.
             EventType::ProgressUpdate if event.data.get("sessionId").is_none() => {
-                let kind = event.data["kind"].as_str().unwrap_or_default();
+                let kind = lenient::read::<ShownProgress<'_>>(&event.data).kind.0.unwrap_or_default();
                 if kind == "tool_call" {
                     self.message.tool_call();
                 }
@@ -105,9 +109,10 @@ impl Activity {
         let short = |text: &str| text[..text.floor_char_boundary(MAX_LINE_BYTES)].to_owned();
         match kind {
             "tool_call" | "tool_call_update" => {
-                let id = data["toolCallId"].as_str().unwrap_or_default();
-                let status = data["status"].as_str().unwrap_or_default();
-                let files = edited_files(data);
+                let reported: CallReport<'_> = lenient::read(data);
+                let id = reported.tool_call_id.0.unwrap_or_default();
+                let status = reported.status.0.unwrap_or_default();
+                let files = reported.edited_files();
                 if is_over(status) || status == "unknown" {
                     let call = self.open.remove(id);
                     if call.is_none() {
@@ -124,17 +129,18 @@ impl Activity {
                     *begun += 1;
                     OpenCall { begun: *begun, ..OpenCall::default() }
                 });
-                if let Some(title) = data["title"].as_str() {
+                if let Some(title) = reported.title.0 {
                     call.title = short(title);
                 }
                 add(&mut call.files, files);
             }
             "plan" => {
-                let entries = data["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let of = |status: &'static str| entries.iter().filter(move |entry| entry["status"] == status);
+                let ActivityPlan { entries } = lenient::read(data);
+                let of =
+                    |status: &'static str| entries.iter().filter(move |entry| entry.status.0 == Some(status));
                 self.plan = Doing {
                     tool: self.plan.tool.take(),
-                    step: of("in_progress").find_map(|entry| entry["content"].as_str()).map(short),
+                    step: of("in_progress").find_map(|entry| entry.content.0).map(short),
                     steps_completed: of("completed").count(),
                     steps: entries.len(),
                     editing: std::mem::take(&mut self.plan.editing),
@@ -169,13 +175,63 @@ impl Activity {
     }
 }
 
-/// The files that an update of a tool call says it edits: those of its diffs, and its locations if editing is its kind.
-fn edited_files(call: &Value) -> Vec<String> {
-    let list = |key: &str| call[key].as_array().map(Vec::as_slice).unwrap_or_default();
-    let diffs = list("content").iter().filter(|block| block["type"] == "diff");
-    let edits = matches!(call["toolKind"].as_str(), Some("edit" | "delete" | "move"));
-    let locations = list("locations").iter().filter(|_| edits);
-    diffs.chain(locations).filter_map(|place| place["path"].as_str()).map(str::to_owned).collect()
+/// The data of a shown event, as far as it tells what is done.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ShownProgress<'a> {
+    #[serde(borrow)]
+    text: Lenient<&'a str>,
+    kind: Lenient<&'a str>,
+}
+
+/// An update of a tool call.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CallReport<'a> {
+    #[serde(borrow)]
+    tool_call_id: Lenient<&'a str>,
+    status: Lenient<&'a str>,
+    title: Lenient<&'a str>,
+    tool_kind: Lenient<&'a str>,
+    #[serde(deserialize_with = "lenient::objects")]
+    content: Vec<EditedPlace<'a>>,
+    #[serde(deserialize_with = "lenient::objects")]
+    locations: Vec<EditedPlace<'a>>,
+}
+
+/// A part of its content, or a location.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EditedPlace<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Lenient<&'a str>,
+    path: Lenient<&'a str>,
+}
+
+/// An update of the plan.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ActivityPlan<'a> {
+    #[serde(borrow, deserialize_with = "lenient::objects")]
+    entries: Vec<ActivityStep<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ActivityStep<'a> {
+    #[serde(borrow)]
+    content: Lenient<&'a str>,
+    status: Lenient<&'a str>,
+}
+
+impl CallReport<'_> {
+    /// The files that it says it edits: those of its diffs, and its locations if editing is its kind.
+    fn edited_files(&self) -> Vec<String> {
+        let diffs = self.content.iter().filter(|block| block.kind.0 == Some("diff"));
+        let edits = matches!(self.tool_kind.0, Some("edit" | "delete" | "move"));
+        let locations = self.locations.iter().filter(|_| edits);
+        diffs.chain(locations).filter_map(|place| place.path.0).map(str::to_owned).collect()
+    }
 }
 
 /// Adds the files that are not known yet, within the limits.

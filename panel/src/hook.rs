@@ -17,6 +17,7 @@ use subagent_protocol::{Code, Error};
 use crate::body;
 use crate::bridge::BridgeResult;
 use crate::daemon::{DaemonRequest, error};
+use crate::live::code_of;
 use crate::server::{BrowserConnection, bearer, busy, read_only};
 use crate::window::Window;
 
@@ -114,7 +115,7 @@ impl BrowserConnection {
             ..DaemonRequest::get(format!("/v1/triggers/{trigger}/deliver"), &behalf)
         };
         let fired = ask.send(&address).await.inspect_err(|problem| {
-            if problem["code"] == "UNAUTHORIZED" {
+            if code_of(problem) == "UNAUTHORIZED" {
                 deliveries.add_wrong(trigger, now);
             }
         })?;

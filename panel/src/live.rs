@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use subagent_model::{Applied, Workers};
 use subagent_protocol::api::{ApprovalShown, OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::json::extend;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -109,7 +111,7 @@ async fn of_place(
     loop {
         let end = PlaceStream { bridge: &*bridge, behalf: &behalf, place: &place, out: &out }.run().await;
         let Err(StreamEnd::Daemon(error)) = end else { return place };
-        let gone = !place.is_own && error["code"] == "DAEMON_NOT_RUNNING";
+        let gone = !place.is_own && code_of(&error) == "DAEMON_NOT_RUNNING";
         let line = match gone {
             true => json!({"place": place.id, "gone": true}),
             false => json!({"place": place.id, "title": place.title, "own": place.is_own, "down": error}),
@@ -259,7 +261,20 @@ impl PlaceStream<'_> {
 
 /// Whether what was asked for does not exist (any more).
 fn is_not_found(error: &Value) -> bool {
-    error["code"].as_str().is_some_and(|code| code.ends_with("_NOT_FOUND"))
+    code_of(error).ends_with("_NOT_FOUND")
+}
+
+/// An error of the daemon, or of the way to it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PanelError<'a> {
+    #[serde(borrow)]
+    code: Lenient<&'a str>,
+}
+
+/// The code of an error; empty if it has none.
+pub(crate) fn code_of(error: &Value) -> &str {
+    lenient::read::<PanelError<'_>>(error).code.0.unwrap_or_default()
 }
 
 /// Whether an event changes what only a snapshot has: usage, budgets, worktrees, tasks.
@@ -318,7 +333,7 @@ impl Following {
             && let Err(error) = self.cursor_is_kept(&base, from, &address).await
         {
             // After a restore it may be no event of this worker any more.
-            if error["code"] != "CURSOR_EXPIRED" && error["code"] != "EVENT_NOT_FOUND" {
+            if !["CURSOR_EXPIRED", "EVENT_NOT_FOUND"].contains(&code_of(&error)) {
                 return Err(error.into());
             }
             say(out, &json!({"expired": true})).await?;
@@ -326,7 +341,7 @@ impl Following {
         let shown: TranscriptShown =
             get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&address).await?;
         let mut page = story::page(&shown);
-        page["all"] = true.into();
+        extend(&mut page, [("all", true.into())]);
         say(out, &page).await?;
         let from = shown.cursor.map(|cursor| format!("&from={cursor}")).unwrap_or_default();
         let mut story = PageStory::new(shown);

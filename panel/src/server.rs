@@ -24,7 +24,7 @@ use crate::daemon::{DaemonRequest, error};
 use crate::doors::{self, BrowserCredential, Doors, PairingRefusal};
 use crate::gate::{HEADERS, HostGate};
 use crate::hook::HookRequests;
-use crate::live::{self, Following};
+use crate::live::{self, Following, code_of};
 use crate::presence::PagePresence;
 use crate::render::patch;
 use crate::routes::Route;
@@ -291,7 +291,7 @@ impl BrowserConnection {
             let Ok(address) = self.shared.bridge.address(&place, false).await else { continue };
             let ask = DaemonRequest { method: Method::POST, ..DaemonRequest::get(PERMISSION, &behalf) };
             if let Err(refused) = ask.send(&address).await
-                && refused["code"] != "DAEMON_NOT_RUNNING"
+                && code_of(&refused) != "DAEMON_NOT_RUNNING"
             {
                 return Err(refused);
             }
@@ -312,7 +312,7 @@ impl BrowserConnection {
     ) -> Result<DaemonAddress, Value> {
         let bridge = &self.shared.bridge;
         match bridge.address(place, false).await {
-            Err(problem) if is_change && problem["code"] == "DAEMON_NOT_RUNNING" => {
+            Err(problem) if is_change && code_of(&problem) == "DAEMON_NOT_RUNNING" => {
                 self.permission().await?;
                 bridge.address(place, true).await
             }
@@ -423,7 +423,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
 
 /// An error as an answer. What was not let in gets no second request on its connection.
 fn refusal(problem: &Value) -> Response<ReplyBody> {
-    let code = problem["code"].as_str().unwrap_or_default();
+    let code = code_of(problem);
     let status = match code {
         "UNAUTHORIZED" => StatusCode::UNAUTHORIZED,
         "FORBIDDEN_ORIGIN" | "FORBIDDEN_FROM_WORKER" | "READ_ONLY" => StatusCode::FORBIDDEN,

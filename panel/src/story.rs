@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use subagent_model::{append, item_of};
 use subagent_protocol::api::{StoryItem, StoryKind, TranscriptShown};
 use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
+use subagent_protocol::json::extend;
+use subagent_protocol::lenient::{self, Lenient};
 
 use crate::render::{MarkupNode, ansi, head, markdown, patch};
 
@@ -60,8 +63,7 @@ impl PageStory {
         {
             let before = self.sent.entry(changed.event_id).or_default();
             let same = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
-            shown["from"] = same.into();
-            shown["blocks"] = json!(&now[same..]);
+            extend(&mut shown, [("from", same.into()), ("blocks", json!(&now[same..]))]);
             *before = now;
         }
         self.forget();
@@ -77,20 +79,26 @@ impl PageStory {
     }
 }
 
+/// What was sent of an item's text.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SentBlocks {
+    from: Lenient<u64>,
+    blocks: Lenient<Vec<Value>>,
+}
+
 /// Puts a later state of an item in the place of an earlier one that was not sent.
 pub(crate) fn merge(known: &mut Value, later: Value) {
     let earlier = known.take();
     *known = later;
-    let (Some(first), Some(from)) = (earlier["from"].as_u64(), known["from"].as_u64()) else { return };
+    let (earlier, later): (SentBlocks, SentBlocks) = (lenient::read(&earlier), lenient::read(known));
+    let (Some(first), Some(from)) = (earlier.from.0, later.from.0) else { return };
     // Blocks are counted from the beginning: those before `from` stay as the earlier state has them.
     let kept = from.saturating_sub(first);
-    if let (Some(Value::Array(before)), Some(after)) =
-        (earlier.get("blocks").cloned(), known["blocks"].as_array())
-    {
-        let kept = usize::try_from(kept).unwrap_or(usize::MAX).min(before.len());
-        let blocks: Vec<Value> = before[..kept].iter().chain(after).cloned().collect();
-        known["from"] = first.min(from).into();
-        known["blocks"] = blocks.into();
+    if let (Some(before), Some(after)) = (earlier.blocks.0, later.blocks.0) {
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        let blocks: Vec<Value> = before.into_iter().take(kept).chain(after).collect();
+        extend(known, [("from", first.min(from).into()), ("blocks", blocks.into())]);
     }
 }
 
@@ -108,7 +116,7 @@ fn item(item: &StoryItem) -> Value {
         "id": item.event_id, "ts": item.ts, "turn": item.turn_id, "kind": item.kind, "session": item.session_id,
     });
     if let Some(blocks) = blocks_of(item) {
-        shown["blocks"] = json!(blocks);
+        extend(&mut shown, [("blocks", json!(blocks))]);
     }
     let more = match item.kind {
         StoryKind::Tool => tool(&item.data),
@@ -130,7 +138,8 @@ fn line(data: &Map<String, Value>, key: &str) -> Option<String> {
 pub(crate) fn tool(data: &Map<String, Value>) -> Value {
     let places: Vec<Value> = list(data.get("locations"))
         .filter_map(|place| {
-            Some(json!({"path": one_line(place["path"].as_str()?), "line": place["line"].as_u64()}))
+            let StoryPlace { path, line } = lenient::read(place);
+            Some(json!({"path": one_line(path.0?), "line": line.0}))
         })
         .take(MAX_PARTS)
         .collect();
@@ -143,7 +152,7 @@ pub(crate) fn tool(data: &Map<String, Value>) -> Value {
     {
         parts.push(printed(&output));
     }
-    let exit = data.get("terminalExit").and_then(|exit| exit["exitCode"].as_i64());
+    let exit = data.get("terminalExit").and_then(|exit| lenient::read::<StoryExit>(exit).exit_code.0);
     json!({
         "title": line(data, "title"), "tool": line(data, "toolKind"), "status": line(data, "status"),
         "command": line(data, "command"), "places": places, "parts": parts, "exit": exit,
@@ -179,16 +188,15 @@ fn printed(text: &str) -> Value {
 
 /// A part of what a tool call reports: a diff, text, or what it is if it cannot be shown.
 fn part(content: &Value) -> Option<Value> {
-    match content["type"].as_str()? {
+    let StoryPart { kind, old_text: Lenient(old), new_text, path, content } = lenient::read(content);
+    match kind.0? {
         "diff" => {
-            let old = content["oldText"].as_str();
-            let patch =
-                patch::of_edit(old.unwrap_or_default(), content["newText"].as_str().unwrap_or_default());
-            let path = one_line(content["path"].as_str().unwrap_or_default());
+            let patch = patch::of_edit(old.unwrap_or_default(), new_text.0.unwrap_or_default());
+            let path = one_line(path.0.unwrap_or_default());
             Some(json!({"part": "diff", "path": path, "new": old.is_none(), "patch": patch}))
         }
-        "content" => match content["content"]["type"].as_str()? {
-            "text" => Some(printed(content["content"]["text"].as_str()?)),
+        "content" => match content.kind.0? {
+            "text" => Some(printed(content.text.0?)),
             other => {
                 Some(json!({"part": "note", "text": format!("({} that is not shown here)", one_line(other))}))
             }
@@ -197,18 +205,78 @@ fn part(content: &Value) -> Option<Value> {
     }
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoryPlace<'a> {
+    #[serde(borrow)]
+    path: Lenient<&'a str>,
+    line: Lenient<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoryExit {
+    exit_code: Lenient<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoryPart<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Lenient<&'a str>,
+    old_text: Lenient<&'a str>,
+    new_text: Lenient<&'a str>,
+    path: Lenient<&'a str>,
+    #[serde(deserialize_with = "lenient::object")]
+    content: StoryContent<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoryContent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Lenient<&'a str>,
+    text: Lenient<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoryStep<'a> {
+    #[serde(borrow)]
+    content: Lenient<&'a str>,
+    status: Lenient<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoryRule<'a> {
+    #[serde(borrow)]
+    rule: Lenient<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoryError<'a> {
+    #[serde(borrow)]
+    code: Lenient<&'a str>,
+    message: Lenient<&'a str>,
+}
+
 /// The steps of a plan.
 fn entries(data: &Map<String, Value>) -> Vec<Value> {
     let entry = |entry: &Value| {
-        let text = one_line(entry["content"].as_str()?);
-        Some(json!({"text": text, "status": entry["status"].as_str().map(one_line)}))
+        let StoryStep { content, status } = lenient::read(entry);
+        Some(json!({"text": one_line(content.0?), "status": status.0.map(one_line)}))
     };
     list(data.get("entries")).filter_map(entry).take(500).collect()
 }
 
 fn question(data: &Map<String, Value>) -> Value {
     let about = ["command", "title", "url"].into_iter().find_map(|key| line(data, key));
-    let rule = data.get("policy").or_else(|| data.get("always")).and_then(|policy| policy["rule"].as_str());
+    let rule = data
+        .get("policy")
+        .or_else(|| data.get("always"))
+        .and_then(|policy| lenient::read::<StoryRule<'_>>(policy).rule.0);
     json!({
         "request": data.get("requestId"), "event": data.get("event"), "about": about,
         "message": line(data, "message"), "decision": line(data, "decision").or_else(|| line(data, "action")),
@@ -218,11 +286,11 @@ fn question(data: &Map<String, Value>) -> Value {
 }
 
 fn end(data: &Map<String, Value>) -> Value {
-    let error = data.get("error").filter(|error| error.is_object());
+    let StoryError { code, message } = data.get("error").map(lenient::read).unwrap_or_default();
     json!({
         "event": data.get("event"), "reason": line(data, "reason").or_else(|| line(data, "stopReason")),
-        "code": error.and_then(|error| error["code"].as_str()),
-        "error": error.and_then(|error| error["message"].as_str()).map(one_line),
+        "code": code.0,
+        "error": message.0.map(one_line),
     })
 }
 

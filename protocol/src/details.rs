@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::fields;
+use crate::lenient::{self, Lenient, Offered};
 use crate::options::OptionValue;
 use crate::record::{JournalRecord, Notification, OptionSet, RecordType, SessionRecord, TurnEnd};
 use crate::surrogates;
@@ -57,8 +58,8 @@ impl AuthStatus {
     /// Parses the params of [`AUTH_STATUS_UPDATE`]; `None` if they have no status.
     #[must_use]
     pub fn of(params: &Value) -> Option<Self> {
-        let status = &params["authStatus"];
-        Some(Self { kind: short(&status["kind"])?, label: short(&status["label"]) })
+        let AuthParams { auth_status: status } = lenient::read(params);
+        Some(Self { kind: status.kind.0.map(short)?, label: status.label.0.map(short) })
     }
 
     /// Whether the agent reports that it is not logged in.
@@ -196,9 +197,8 @@ impl RecordDetail {
 
 /// Unknown counts as no: features that are not offered are not used.
 fn restores(session: &SessionRecord) -> bool {
-    let capabilities = &value(&session.agent)["agentCapabilities"];
-    let resume = &capabilities["sessionCapabilities"]["resume"];
-    capabilities["loadSession"] == true || !matches!(resume, Value::Null | Value::Bool(false))
+    let capabilities = lenient::read::<AgentReported<'_>>(&value(&session.agent)).agent_capabilities;
+    capabilities.load_session.0 == Some(true) || capabilities.session_capabilities.resume.0
 }
 
 impl Details {
@@ -218,9 +218,10 @@ impl Details {
     }
 
     fn opened(&mut self, session: &SessionRecord) {
-        let info = &mut value(&session.agent)["agentInfo"];
-        self.name = short(&info["name"]);
-        self.version = short(&info["version"]);
+        let agent = value(&session.agent);
+        let AgentReported { agent_info: info, .. } = lenient::read(&agent);
+        self.name = info.name.0.map(short);
+        self.version = info.version.0.map(short);
         self.restores = Some(restores(session));
         match self.earlier.take() {
             Some((id, earlier)) if id == session.session_id => {
@@ -233,10 +234,11 @@ impl Details {
         // An earlier update, or an option set before its record, is at least as
         // new as the response.
         let (mode, model) = (self.mode.take(), self.model.take());
-        self.mode = short(&opened["modes"]["currentModeId"]);
-        self.model = short(&opened["models"]["currentModelId"]);
+        let OpenedReport { modes, models, config_options } = lenient::read(&opened);
+        self.mode = modes.current_mode_id.0.map(short);
+        self.model = models.current_model_id.0.map(short);
         if self.config_options.is_none() {
-            self.options(&opened["configOptions"]);
+            self.options(&config_options);
         }
         (self.mode, self.model) = (mode.or(self.mode.take()), model.or(self.model.take()));
     }
@@ -244,7 +246,7 @@ impl Details {
     /// Applies an option that was set: not every agent sends an update.
     fn set(&mut self, set: &OptionSet) {
         if let Some(result) = set.result.as_deref() {
-            self.options(&surrogates::parse::<Value>(result.get()).unwrap_or(Value::Null)["configOptions"]);
+            self.options(&lenient::read::<OpenedReport<'_>>(&value(result)).config_options);
         }
         let now = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(MAX_CHARS).collect());
         self.mode = now(&set.current.mode).or(self.mode.take());
@@ -261,18 +263,19 @@ impl Details {
 
     fn updated(&mut self, kind: &str, fields: &Map<String, Value>) {
         let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
+        let text = |name: &str| field(name).as_str().map(short);
         match kind {
             "usage" => {
                 self.session.context_used = field("used").as_u64().or(self.session.context_used);
                 self.session.context_size = field("size").as_u64().or(self.session.context_size);
-                let cost = &field("cost");
-                if let (Some(amount), Some(currency)) = (cost["amount"].as_f64(), short(&cost["currency"])) {
+                let CostAmount { amount, currency } = lenient::read(field("cost"));
+                if let (Some(amount), Some(currency)) = (amount.0, currency.0.map(short)) {
                     self.session.cost = Some(Cost { amount, currency });
                 }
             }
-            "mode" => self.mode = short(field("currentModeId")).or(self.mode.take()),
+            "mode" => self.mode = text("currentModeId").or(self.mode.take()),
             "config_option" => self.options(field("configOptions")),
-            "session_info" => self.session.title = short(field("title")).or(self.session.title.take()),
+            "session_info" => self.session.title = text("title").or(self.session.title.take()),
             _ => {}
         }
     }
@@ -295,14 +298,14 @@ impl Details {
 }
 
 fn config_option(option: &Value) -> Option<ConfigOption> {
-    let current = &option["currentValue"];
+    let OptionReport { id, name, category, current_value } = lenient::read(option);
     Some(ConfigOption {
-        id: short(&option["id"])?,
-        name: short(&option["name"]),
-        category: short(&option["category"]),
-        current_value: match current {
-            Value::Bool(_) => current.clone(),
-            _ => short(current).map_or(Value::Null, Value::String),
+        id: id.0.map(short)?,
+        name: name.0.map(short),
+        category: category.0.map(short),
+        current_value: match current_value {
+            Value::Bool(flag) => flag.into(),
+            other => other.as_str().map(short).into(),
         },
     })
 }
@@ -311,8 +314,93 @@ fn value(raw: &RawValue) -> Value {
     surrogates::parse(raw.get()).unwrap_or(Value::Null)
 }
 
-fn short(text: &Value) -> Option<String> {
-    text.as_str().map(|text| text.chars().take(MAX_CHARS).collect())
+fn short(text: &str) -> String {
+    text.chars().take(MAX_CHARS).collect()
+}
+
+/// The params of [`AUTH_STATUS_UPDATE`].
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AuthParams<'a> {
+    #[serde(borrow, deserialize_with = "lenient::object")]
+    auth_status: AuthReport<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AuthReport<'a> {
+    #[serde(borrow)]
+    kind: Lenient<&'a str>,
+    label: Lenient<&'a str>,
+}
+
+/// The response to `initialize`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AgentReported<'a> {
+    #[serde(borrow, deserialize_with = "lenient::object")]
+    agent_info: NameReport<'a>,
+    #[serde(deserialize_with = "lenient::object")]
+    agent_capabilities: RestoreReport,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NameReport<'a> {
+    #[serde(borrow)]
+    name: Lenient<&'a str>,
+    version: Lenient<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RestoreReport {
+    load_session: Lenient<bool>,
+    #[serde(deserialize_with = "lenient::object")]
+    session_capabilities: ResumeReport,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResumeReport {
+    resume: Offered,
+}
+
+/// The response to a request that opened a session, or set one of its options.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OpenedReport<'a> {
+    #[serde(borrow, deserialize_with = "lenient::object")]
+    modes: CurrentReport<'a>,
+    #[serde(deserialize_with = "lenient::object")]
+    models: CurrentReport<'a>,
+    config_options: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CurrentReport<'a> {
+    #[serde(borrow)]
+    current_mode_id: Lenient<&'a str>,
+    current_model_id: Lenient<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OptionReport<'a> {
+    #[serde(borrow)]
+    id: Lenient<&'a str>,
+    name: Lenient<&'a str>,
+    category: Lenient<&'a str>,
+    current_value: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CostAmount<'a> {
+    amount: Lenient<f64>,
+    #[serde(borrow)]
+    currency: Lenient<&'a str>,
 }
 
 #[cfg(test)]

@@ -12,20 +12,21 @@ use serde_json::{Map, Value, json};
 use crate::depth;
 use crate::elicitation::ElicitationView;
 use crate::ids::{EventId, TurnId, WorkerId};
+use crate::json::extend;
 use crate::options::SessionOption;
 use crate::record::{
     ApprovalRequested, Child, ElicitationRequested, Noise, Notification, OptionSet, RecordType,
     SessionOrigin, SessionRecord,
 };
 use crate::state::{Carrier, words};
-use crate::surrogates;
 use crate::time::Timestamp;
-use crate::{client, fields};
+use crate::{client, fields, lenient, surrogates};
 
 mod line;
 mod permission;
-
+mod seen;
 pub use line::Below;
+pub use seen::{NoData, SeenEvent};
 
 words! {
     /// The type of an event. Types that begin with `runtime.` are internal to the
@@ -473,8 +474,10 @@ fn option_set_data(set: &OptionSet) -> Value {
         "value": set.choice.value(), "applied": set.error.is_none(), "current": set.current,
     });
     match (&set.error, &set.choice) {
-        (Some(error), _) => data["error"] = json!(error),
-        (None, SessionOption::Mode { value }) => data["currentModeId"] = value.as_str().into(),
+        (Some(error), _) => extend(&mut data, [("error", json!(error))]),
+        (None, SessionOption::Mode { value }) => {
+            extend(&mut data, [("currentModeId", value.as_str().into())]);
+        }
         (None, _) => {
             let result = set.result.as_ref().and_then(|result| surrogates::parse::<Value>(result.get()).ok());
             let fields = fields::of("config_option", &json!({"update": result}));
@@ -500,7 +503,7 @@ fn notification_data(notification: &Notification) -> Value {
         && let Ok(Value::String(id)) =
             surrogates::parse(params.get()).map(|mut params: Value| params["elicitationId"].take())
     {
-        data["elicitationId"] = id.into();
+        extend(&mut data, [("elicitationId", id.into())]);
     }
     data
 }
@@ -565,22 +568,9 @@ impl ApprovalView {
         {
             permission::complete(call, earlier);
         }
-        let call = &params["toolCall"];
-        let message = permission::message(call);
-        let mut options: Vec<ApprovalOption> = params["options"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|option| {
-                let id = option["optionId"].as_str()?;
-                Some(ApprovalOption {
-                    id: id.to_owned(),
-                    alias: id.to_lowercase(),
-                    label: option["name"].as_str().unwrap_or(id).to_owned(),
-                    kind: option["kind"].as_str().map(str::to_owned),
-                })
-            })
-            .collect();
+        let permission::PermissionAsk { tool_call: call, options } = lenient::read(&params);
+        let message = permission::message(&call);
+        let mut options = permission::options(&options);
         if options.is_empty() {
             options = [("allow", "Allow", "allow_once"), ("deny", "Deny", "reject_once")]
                 .map(|(id, label, kind)| ApprovalOption {
@@ -591,7 +581,7 @@ impl ApprovalView {
                 })
                 .into();
         }
-        Self { message, options, tool_call: fields::of_request(call) }
+        Self { message, options, tool_call: fields::of_request(&call) }
     }
 }
 

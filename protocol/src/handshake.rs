@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ask::LoginKind;
+use crate::lenient::{self, Lenient};
 
 /// Maximum number of entries shown per list.
 const MAX_ENTRIES: usize = 1000;
@@ -111,32 +112,32 @@ impl Handshake {
     /// Parses both responses; `session` is `None` if no session was opened.
     #[must_use]
     pub fn of(initialize: &Value, session: Option<&Value>) -> Self {
-        let info = &initialize["agentInfo"];
-        let session = session.unwrap_or(&Value::Null);
+        let initialize: InitializePart = lenient::read(initialize);
+        let session: SessionPart = session.map(lenient::read).unwrap_or_default();
         let options: Vec<ListedConfigOption> =
-            list(&session["configOptions"]).filter_map(config_option).collect();
+            list(&session.config_options).filter_map(config_option).collect();
         let by_category = |category: &str| {
             let mut options = options.iter();
             options.find(|option| option.category.as_deref() == Some(category) && !option.options.is_empty())
         };
         let current = |option: &ListedConfigOption| option.current_value.as_str().map(str::to_owned);
-        let modes = session["modes"].is_object().then(|| Modes {
-            current_mode_id: text(&session["modes"], "currentModeId"),
-            available_modes: choices(&session["modes"]["availableModes"], "id"),
+        let modes = object(&session.modes).map(|modes: ModesPart| Modes {
+            current_mode_id: modes.current_mode_id.0,
+            available_modes: choices(&modes.available_modes, |mode| &mode.id),
         });
-        let models = session["models"].is_object().then(|| Models {
-            current_model_id: text(&session["models"], "currentModelId"),
-            available_models: choices(&session["models"]["availableModels"], "modelId"),
+        let models = object(&session.models).map(|models: ModelsPart| Models {
+            current_model_id: models.current_model_id.0,
+            available_models: choices(&models.available_models, |model| &model.model_id),
         });
         Self {
-            agent: info.is_object().then(|| AgentInfo {
-                name: text(info, "name"),
-                title: text(info, "title"),
-                version: text(info, "version"),
+            agent: object(&initialize.agent_info).map(|info: InfoPart| AgentInfo {
+                name: info.name.0,
+                title: info.title.0,
+                version: info.version.0,
             }),
-            protocol_version: initialize["protocolVersion"].as_u64(),
-            capabilities: initialize["agentCapabilities"].clone(),
-            auth_methods: list(&initialize["authMethods"]).filter_map(auth_method).collect(),
+            protocol_version: initialize.protocol_version.0,
+            capabilities: initialize.agent_capabilities,
+            auth_methods: list(&initialize.auth_methods).filter_map(auth_method).collect(),
             modes: modes.or_else(|| {
                 by_category("mode").map(|option| Modes {
                     current_mode_id: current(option),
@@ -172,17 +173,98 @@ impl ListedSession {
     /// Parses one entry; `None` without an id.
     #[must_use]
     pub fn of(entry: &Value) -> Option<Self> {
-        Some(Self {
-            session_id: text(entry, "sessionId")?,
-            cwd: text(entry, "cwd"),
-            title: text(entry, "title"),
-            updated_at: text(entry, "updatedAt"),
-        })
+        let ListedPart { session_id, cwd, title, updated_at } = lenient::read(entry);
+        Some(Self { session_id: session_id.0?, cwd: cwd.0, title: title.0, updated_at: updated_at.0 })
     }
 }
 
-fn text(value: &Value, key: &str) -> Option<String> {
-    value[key].as_str().map(str::to_owned)
+/// The response to `initialize`, as it came.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InitializePart {
+    agent_info: Value,
+    protocol_version: Lenient<u64>,
+    agent_capabilities: Value,
+    auth_methods: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct InfoPart {
+    name: Lenient<String>,
+    title: Lenient<String>,
+    version: Lenient<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MethodPart {
+    id: Lenient<String>,
+    name: Lenient<String>,
+    description: Lenient<String>,
+    #[serde(rename = "type")]
+    kind: Value,
+}
+
+/// The response to `session/new`, as it came.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SessionPart {
+    modes: Value,
+    models: Value,
+    config_options: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ModesPart {
+    current_mode_id: Lenient<String>,
+    available_modes: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ModelsPart {
+    current_model_id: Lenient<String>,
+    available_models: Value,
+}
+
+/// A mode, a model, or a value of an option.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ChoicePart {
+    id: Lenient<String>,
+    model_id: Lenient<String>,
+    value: Lenient<String>,
+    name: Lenient<String>,
+    description: Lenient<String>,
+}
+
+/// An option, or a group of values.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OptionPart {
+    id: Lenient<String>,
+    name: Lenient<String>,
+    description: Lenient<String>,
+    category: Lenient<String>,
+    #[serde(rename = "type")]
+    kind: Lenient<String>,
+    current_value: Value,
+    options: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListedPart {
+    session_id: Lenient<String>,
+    cwd: Lenient<String>,
+    title: Lenient<String>,
+    updated_at: Lenient<String>,
+}
+
+fn object<T: for<'a> Deserialize<'a> + Default>(value: &Value) -> Option<T> {
+    value.is_object().then(|| lenient::read(value))
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -190,44 +272,38 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn auth_method(method: &Value) -> Option<AuthMethod> {
+    let MethodPart { id, name, description, kind } = lenient::read(method);
     let kind = match LoginKind::of(method) {
-        Some(LoginKind::Terminal) => Some("terminal".to_owned()),
-        _ if method["type"].is_null() => Some("agent".to_owned()),
-        _ => text(method, "type"),
+        Some(LoginKind::Terminal) => "terminal",
+        _ if kind.is_null() => "agent",
+        _ => kind.as_str().unwrap_or("unknown"),
     };
-    Some(AuthMethod {
-        id: text(method, "id")?,
-        name: text(method, "name"),
-        description: text(method, "description"),
-        kind: kind.unwrap_or_else(|| "unknown".to_owned()),
-    })
+    Some(AuthMethod { id: id.0?, name: name.0, description: description.0, kind: kind.to_owned() })
 }
 
-fn choices(values: &Value, id: &str) -> Vec<SelectOption> {
+fn choices(values: &Value, id: fn(&ChoicePart) -> &Lenient<String>) -> Vec<SelectOption> {
     let choice = |value: &Value| {
-        Some(SelectOption {
-            id: text(value, id)?,
-            name: text(value, "name"),
-            description: text(value, "description"),
-        })
+        let part: ChoicePart = lenient::read(value);
+        Some(SelectOption { id: id(&part).0.clone()?, name: part.name.0, description: part.description.0 })
     };
     list(values).filter_map(choice).collect()
 }
 
 fn config_option(option: &Value) -> Option<ListedConfigOption> {
     // In a list with groups, an entry contains options instead of a value.
-    let grouped = list(&option["options"]).any(|entry| entry["options"].is_array());
-    let options = match grouped {
-        false => choices(&option["options"], "value"),
-        true => list(&option["options"]).flat_map(|group| choices(&group["options"], "value")).collect(),
+    let option: OptionPart = lenient::read(option);
+    let groups: Vec<OptionPart> = list(&option.options).map(lenient::read).collect();
+    let options = match groups.iter().any(|entry| entry.options.is_array()) {
+        false => choices(&option.options, |entry| &entry.value),
+        true => groups.iter().flat_map(|group| choices(&group.options, |entry| &entry.value)).collect(),
     };
     Some(ListedConfigOption {
-        id: text(option, "id")?,
-        name: text(option, "name"),
-        description: text(option, "description"),
-        category: text(option, "category"),
-        kind: text(option, "type"),
-        current_value: option["currentValue"].clone(),
+        id: option.id.0?,
+        name: option.name.0,
+        description: option.description.0,
+        category: option.category.0,
+        kind: option.kind.0,
+        current_value: option.current_value,
         options,
     })
 }

@@ -4,8 +4,8 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::{Map, Value};
 
 /// Returns the value as one line, without a newline at its end.
 #[must_use]
@@ -21,6 +21,16 @@ pub fn line(value: Value) -> String {
 pub fn write_line(value: &mut Value, out: &mut impl io::Write) -> io::Result<()> {
     write(value, Spaced, &mut *out)?;
     out.write_all(b"\n")
+}
+
+/// Adds members to an object, and replaces those of the same name. A null becomes an object.
+pub fn extend<const N: usize>(document: &mut Value, members: [(&str, Value); N]) {
+    if document.is_null() {
+        *document = Value::Object(Map::new());
+    }
+    if let Value::Object(document) = document {
+        document.extend(members.map(|(name, value)| (name.to_owned(), value)));
+    }
 }
 
 /// Returns the value indented by two spaces, with a newline at its end.

@@ -39,6 +39,7 @@ pub mod hook_input;
 pub mod hook_matcher;
 pub mod ids;
 pub mod json;
+pub mod lenient;
 pub mod markdown;
 pub mod mcp;
 pub mod message_text;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{EventType, StoredEvent};
+use crate::event::{EventType, SeenEvent, StoredEvent};
 use crate::record::RecordType;
 
 /// The kind of the update that begins a tool call.
@@ -193,10 +193,17 @@ impl<P: AsRef<str>> StoredEvent<P> {
 /// Returns the same for an event in the format for clients.
 #[must_use]
 pub fn is_tool_call(event: &Value) -> bool {
-    let data = &event["data"];
-    event["type"] == EventType::ProgressUpdate.as_str()
-        && data["kind"] == CALL
-        && data.get("sessionId").is_none()
+    /// The fields of an update that tell whether it begins a call.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct UpdateHead<'a> {
+        kind: Option<&'a str>,
+        session_id: Option<&'a str>,
+    }
+    let event: SeenEvent<'_, UpdateHead<'_>> = SeenEvent::of(event);
+    event.event_type() == Some(EventType::ProgressUpdate)
+        && event.data.kind == Some(CALL)
+        && event.data.session_id.is_none()
 }
 
 #[cfg(test)]

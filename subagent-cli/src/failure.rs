@@ -29,6 +29,16 @@ pub struct Failure {
     is_usage: bool,
 }
 
+/// An error as text. A newer daemon may know more codes.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub struct ErrorText<'a> {
+    /// The code of the error.
+    pub code: &'a str,
+    /// The message of the error.
+    pub message: &'a str,
+}
+
 impl Failure {
     /// An error that is not retryable and has no details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
 use subagent_config::installed::{self, Fetch};
 use subagent_config::launcher;
+use subagent_protocol::api::WorkerView;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::client::{ApiRequest, DaemonClient, segment};
@@ -80,11 +80,12 @@ pub(crate) async fn of_worker(
     (config, typed_cwd): (Option<&Path>, Option<&Path>),
     context: &CliContext,
 ) -> String {
-    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(worker_id)))).await;
-    let shown = shown.unwrap_or(Value::Null);
-    let (name, cwd) = (shown["launcher"].as_str(), shown["cwd"].as_str());
-    let (Some(name), Some(cwd)) = (name, cwd) else { return "starting".to_owned() };
-    text(name, fetch(context, name, config, typed_cwd, Path::new(cwd)))
+    let path = format!("/v1/workers/{}", segment(worker_id));
+    let Ok(worker) = client.ask_for::<WorkerView>(&ApiRequest::get(path)).await else {
+        return "starting".to_owned();
+    };
+    let name = &worker.launcher;
+    text(name, fetch(context, name, config, typed_cwd, Path::new(&worker.cwd)))
 }
 
 fn line(context: &CliContext) -> Option<StatusLine> {

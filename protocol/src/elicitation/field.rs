@@ -1,8 +1,10 @@
 //! One field of a form: its allowed values, and the check of a value.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::pattern::Pattern;
+use crate::lenient::{self, Lenient};
 use crate::time::Timestamp;
 
 /// Maximum number of allowed values named in an error.
@@ -60,25 +62,27 @@ impl<T: PartialOrd + Copy + Into<Value>> Range<T> {
 impl FormField {
     pub(super) fn of(schema: &Value) -> Self {
         let range = |least: &str, most: &str| Range(schema[least].as_u64(), schema[most].as_u64());
-        match schema["type"].as_str() {
+        let asked: AskedSchema = lenient::read(schema);
+        let (least, most) = (asked.minimum, asked.maximum);
+        match asked.kind.as_str() {
             Some("string") => Self::Text {
-                choices: words(&schema["enum"]).or_else(|| constants(&schema["oneOf"])),
+                choices: words(&asked.words).or_else(|| constants(&asked.one_of)),
                 letters: range("minLength", "maxLength"),
-                format: match schema["format"].as_str() {
+                format: match asked.format.as_str() {
                     Some("email") => Some(StringFormat::Email),
                     Some("uri") => Some(StringFormat::Uri),
                     Some("date") => Some(StringFormat::Date),
                     Some("date-time") => Some(StringFormat::DateTime),
                     _ => None,
                 },
-                pattern: schema["pattern"].as_str().and_then(Pattern::of),
+                pattern: asked.pattern.as_str().and_then(Pattern::of),
             },
-            Some("number") => Self::Number(Range(schema["minimum"].as_f64(), schema["maximum"].as_f64())),
-            Some("integer") => Self::Integer(Range(schema["minimum"].as_i64(), schema["maximum"].as_i64())),
+            Some("number") => Self::Number(Range(least.as_f64(), most.as_f64())),
+            Some("integer") => Self::Integer(Range(least.as_i64(), most.as_i64())),
             Some("boolean") => Self::Boolean,
             Some("array") => {
-                let items = &schema["items"];
-                let choices = words(&items["enum"]).or_else(|| constants(&items["anyOf"]));
+                let items: ItemsSchema = lenient::read(&asked.items);
+                let choices = words(&items.words).or_else(|| constants(&items.any_of));
                 Self::Several { choices, items: range("minItems", "maxItems") }
             }
             _ => Self::Unknown,
@@ -210,8 +214,39 @@ fn words(list: &Value) -> Option<Vec<String>> {
 }
 
 fn constants(options: &Value) -> Option<Vec<String>> {
-    let words = options.as_array()?.iter().filter_map(|option| option["const"].as_str());
-    Some(words.map(str::to_owned).collect())
+    let words = options.as_array()?.iter().filter_map(|option| lenient::read::<OptionSchema>(option).word.0);
+    Some(words.collect())
+}
+
+/// The schema of a field, as it came.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AskedSchema {
+    #[serde(rename = "type")]
+    kind: Value,
+    #[serde(rename = "enum")]
+    words: Value,
+    one_of: Value,
+    format: Value,
+    pattern: Value,
+    minimum: Value,
+    maximum: Value,
+    items: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ItemsSchema {
+    #[serde(rename = "enum")]
+    words: Value,
+    any_of: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OptionSchema {
+    #[serde(rename = "const")]
+    word: Lenient<String>,
 }
 
 impl StringFormat {

@@ -1,9 +1,12 @@
 //! The subject of a permission request, from all of the agent's data about its tool call. Pure.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::ApprovalOption;
 use crate::clean::one_line;
 use crate::fields;
+use crate::lenient::{self, Lenient};
 
 /// Maximum number of characters of a command, path or address in a sentence.
 const MAX_SUBJECT_CHARS: usize = 500;
@@ -48,8 +51,56 @@ fn add_parts(current: &mut Vec<Value>, earlier: Value) {
     }
 }
 
+/// The tool call of a request, as far as its sentence is made of it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PermissionCall<'a> {
+    #[serde(borrow)]
+    kind: Lenient<&'a str>,
+    title: Lenient<&'a str>,
+    raw_input: Value,
+    content: Value,
+    locations: Value,
+}
+
+/// A part of its content, or a location.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PermissionPlace {
+    #[serde(rename = "type")]
+    kind: Value,
+    path: Value,
+}
+
+/// The params of `session/request_permission`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PermissionAsk {
+    pub(super) tool_call: Value,
+    pub(super) options: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PermissionOption {
+    option_id: Lenient<String>,
+    name: Lenient<String>,
+    kind: Lenient<String>,
+}
+
+/// The possible answers; an entry without an id is none.
+pub(super) fn options(options: &Value) -> Vec<ApprovalOption> {
+    let option = |entry: &Value| {
+        let PermissionOption { option_id, name, kind } = lenient::read(entry);
+        let id = option_id.0?;
+        let (alias, label) = (id.to_lowercase(), name.0.unwrap_or_else(|| id.clone()));
+        Some(ApprovalOption { id, alias, label, kind: kind.0 })
+    };
+    options.as_array().into_iter().flatten().filter_map(option).collect()
+}
+
 fn is_diff(part: &Value) -> bool {
-    part["type"] == "diff"
+    lenient::read::<PermissionPlace>(part).kind == "diff"
 }
 
 /// Whether a text is the beginning of another one, with an ellipsis.
@@ -63,8 +114,9 @@ fn shortens(current: &Value, earlier: &Value) -> bool {
 
 /// Returns a sentence for people: the kind of tool and its action.
 pub(super) fn message(call: &Value) -> String {
-    let kind = call["kind"].as_str().unwrap_or("other");
-    let title = call["title"].as_str().map(str::trim).filter(|title| !title.is_empty());
+    let PermissionCall { kind, title, .. } = lenient::read(call);
+    let kind = kind.0.unwrap_or("other");
+    let title = title.0.map(str::trim).filter(|title| !title.is_empty());
     let subject = subject(call).filter(|subject| title.is_none_or(|title| !names(title, subject)));
     let words: Vec<&str> = title.into_iter().chain(subject.as_deref()).collect();
     match words.as_slice() {
@@ -83,14 +135,13 @@ fn names(title: &str, subject: &str) -> bool {
 
 /// Returns the command, the file or the address.
 fn subject(call: &Value) -> Option<String> {
-    let input = &call["rawInput"];
+    let PermissionCall { raw_input: input, content, locations, .. } = lenient::read(call);
     let text = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let place = |part: &Value| text(&lenient::read::<PermissionPlace>(part).path);
     let command = fields::of_request(call).remove("command").and_then(|command| text(&command));
     let file = || PATHS.iter().find_map(|key| text(&input[*key]));
-    let changed = || {
-        call["content"].as_array()?.iter().filter(|part| is_diff(part)).find_map(|part| text(&part["path"]))
-    };
-    let located = || call["locations"].as_array()?.iter().find_map(|place| text(&place["path"]));
+    let changed = || content.as_array()?.iter().filter(|part| is_diff(part)).find_map(place);
+    let located = || locations.as_array()?.iter().find_map(place);
     let address = || ADDRESSES.iter().find_map(|key| text(&input[*key]));
     let subject = command.or_else(file).or_else(changed).or_else(located).or_else(address)?;
     Some(one_line(&subject).chars().take(MAX_SUBJECT_CHARS).collect())

@@ -1,9 +1,18 @@
 //! Resolves `@last` once for a command that sends several requests.
 
+use serde::Deserialize;
 use subagent_protocol::worker_name::LAST;
 
 use super::{ApiRequest, DaemonClient, segment};
 use crate::failure::Result;
+
+/// The worker that `@last` is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LatestWorker {
+    worker_id: String,
+    name: Option<String>,
+}
 
 /// Replaces `@last` by its current worker id. A request to another worker would change its meaning.
 ///
@@ -13,9 +22,9 @@ pub(crate) async fn pin(client: &mut DaemonClient, addresses: &[String]) -> Resu
     if !addresses.iter().any(|address| address == LAST) {
         return Ok(addresses.to_vec());
     }
-    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(LAST)))).await?;
-    let worker_id = shown["workerId"].as_str().unwrap_or(LAST);
-    client.last_name = shown["name"].as_str().map(str::to_owned);
-    let pinned = |address: &String| if address == LAST { worker_id } else { address }.to_owned();
+    let last: LatestWorker =
+        client.ask_for(&ApiRequest::get(format!("/v1/workers/{}", segment(LAST)))).await?;
+    client.last_name = last.name;
+    let pinned = |address: &String| if address == LAST { &last.worker_id } else { address }.clone();
     Ok(addresses.iter().map(pinned).collect())
 }

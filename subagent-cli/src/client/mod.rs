@@ -4,6 +4,7 @@
 // A repeated change keeps its idempotency key, a repeated wait or stream its cursor. Every wait
 // has a deadline or probes the daemon.
 
+mod answers;
 mod connect;
 mod daemons;
 mod exchange;
@@ -30,6 +31,7 @@ use subagent_protocol::worker_name::LAST;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
+pub use answers::{into_items, items, items_mut, read, view};
 pub(crate) use connect::info_path;
 pub use connect::{foreign_info, read_info};
 pub use daemons::{Unreachable, daemons};
@@ -42,8 +44,8 @@ pub use starting::running::{ended, running, running_or_forgotten, running_soon, 
 pub use starting::spawn::log_path;
 pub(crate) use state_watch::created;
 pub use stream::{EventBatch, EventSubscription, SubscriptionStep};
-pub use tasks::{TaskWait, read};
-pub use waits::wait::{WaitStart, WorkerWait};
+pub use tasks::TaskWait;
+pub use waits::wait::{WaitStart, WorkerWait, into_matched, matched_event};
 pub(crate) use waits::wait_many;
 
 /// Default timeout of a request.

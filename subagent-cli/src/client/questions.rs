@@ -2,16 +2,18 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use subagent_protocol::api::{ApprovalShown, Inbox, InboxItem};
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::ApprovalStatus;
 
-use super::{ApiRequest, DaemonClient, RequestPath, WaitStart, WorkerWait};
+use super::{ApiRequest, DaemonClient, RequestPath, WaitStart, WorkerWait, matched_event};
 use crate::failure::Result;
 
 /// The questions of one worker and of the tasks below it.
 #[derive(Debug)]
 pub struct QuestionReader {
     waiting: WorkerWait,
-    heard: HashSet<String>,
+    heard: HashSet<RequestId>,
     /// Whether the list was read before.
     listed: bool,
 }
@@ -32,12 +34,12 @@ impl QuestionReader {
         Self { waiting, heard: HashSet::new(), listed: false }
     }
 
-    /// Waits for new open questions; returns items of `inbox.listed`. For a stopped worker, the wait never
+    /// Waits for new open questions. For a stopped worker, the wait never
     /// ends.
     ///
     /// # Errors
     /// Those of [`DaemonClient::ask`].
-    pub async fn next(&mut self, client: &mut DaemonClient) -> Result<Vec<Value>> {
+    pub async fn next(&mut self, client: &mut DaemonClient) -> Result<Vec<InboxItem>> {
         // Questions after the cursor end the wait; earlier ones are in the list.
         client.pin(&mut self.waiting).await?;
         loop {
@@ -45,17 +47,16 @@ impl QuestionReader {
                 let Ok(waited) = client.wait(self.waiting.clone()).await else {
                     return std::future::pending().await;
                 };
-                if let Some(event_id) = waited["matchedEvent"]["eventId"].as_str() {
-                    self.waiting.cursor = WaitStart::After(event_id.to_owned());
+                if let Some(event_id) = matched_event(&waited) {
+                    self.waiting.cursor = WaitStart::After(event_id);
                 }
             }
             self.listed = true;
             let query =
                 RequestPath::new("/v1/approvals").with("workerId", Some(self.waiting.worker_id.as_str()));
-            let open = client.ask(&ApiRequest::get(query)).await?;
-            let open = open["items"].as_array().cloned().unwrap_or_default();
-            let news = open.into_iter().filter(|item| self.heard.insert(item["requestId"].to_string()));
-            let news: Vec<Value> = news.collect();
+            let open: Inbox = client.ask_for(&ApiRequest::get(query)).await?;
+            let news = open.items.into_iter().filter(|item| self.heard.insert(item.request_id.clone()));
+            let news: Vec<InboxItem> = news.collect();
             if !news.is_empty() {
                 return Ok(news);
             }
@@ -63,26 +64,24 @@ impl QuestionReader {
     }
 
     /// Waits until a question is closed. Also returns if the state is unknown.
-    pub async fn over(client: &mut DaemonClient, question: &Value) {
-        let [worker, request] =
-            ["workerId", "requestId"].map(|key| question[key].as_str().unwrap_or_default());
+    pub async fn over(client: &mut DaemonClient, question: &InboxItem) {
         let mut waiting = WorkerWait {
             until: Some(ENDS.to_owned()),
             cursor: WaitStart::Latest,
-            ..Self::of(worker).waiting
+            ..Self::of(question.worker_id.as_str()).waiting
         };
         if client.pin(&mut waiting).await.is_err() {
             return;
         }
         loop {
-            let path = format!("/v1/approvals/{}", super::segment(request));
-            match client.ask(&ApiRequest::get(path)).await {
-                Ok(asked) if asked["status"] == "pending" => {}
+            let path = format!("/v1/approvals/{}", super::segment(question.request_id.as_str()));
+            match client.ask_for::<ApprovalShown>(&ApiRequest::get(path)).await {
+                Ok(asked) if asked.item.status == ApprovalStatus::Pending => {}
                 _ => return,
             }
             match client.wait(waiting.clone()).await {
-                Ok(waited) => match waited["matchedEvent"]["eventId"].as_str() {
-                    Some(event_id) => waiting.cursor = WaitStart::After(event_id.to_owned()),
+                Ok(waited) => match matched_event(&waited) {
+                    Some(event_id) => waiting.cursor = WaitStart::After(event_id),
                     None => return,
                 },
                 Err(_) => return,

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::api::{KnownTask, TaskShown, TaskView, WaitTask};
 use tokio::time::Instant;
 
 use super::waits::wait::GRACE;
-use super::{ApiRequest, DaemonClient, segment};
+use super::{ApiRequest, DaemonClient, read, segment};
 use crate::failure::{Failure, Result};
 
 /// Duration of one wait request.
@@ -92,15 +90,6 @@ impl TaskWait {
             }
         }
     }
-}
-
-/// Deserializes an answer.
-///
-/// # Errors
-/// `INTERNAL_ERROR` if a field is missing.
-pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
-    serde_json::from_value(answer)
-        .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use subagent_protocol::Code;
+use subagent_protocol::api::PendingApproval;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
@@ -160,12 +162,15 @@ fn find(target: Option<&str>, cwd: Option<&Path>, context: &CliContext) -> Resul
 
 /// The question that is open, if it is the only one.
 async fn the_open_one(client: &mut DaemonClient, worker_id: &str, worker: &str) -> Result<String> {
-    let listed = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}/approvals"))).await?;
-    let items = listed["items"].as_array().into_iter().flatten();
-    let open: Vec<&str> = items
-        .filter(|item| item["kind"] == "elicitation")
-        .filter_map(|item| item["requestId"].as_str())
-        .collect();
+    /// The pending requests of a worker.
+    #[derive(Deserialize)]
+    struct PendingRequests {
+        items: Vec<PendingApproval>,
+    }
+    let path = format!("/v1/workers/{worker}/approvals");
+    let listed: PendingRequests = client.ask_for(&ApiRequest::get(path)).await?;
+    let forms = listed.items.iter().filter(|item| item.kind == KIND.as_str());
+    let open: Vec<&str> = forms.map(|item| item.request_id.as_str()).collect();
     match open.as_slice() {
         [one] => Ok((*one).to_owned()),
         [] => {

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use subagent_protocol::api::{AllDecided, Decide, DecideAll, Inbox, RuleScope};
+use subagent_protocol::api::{AllDecided, ApprovalDecided, Decide, DecideAll, DecidedOne, Inbox, RuleScope};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment, view};
 use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 use crate::commands::approval::open_request;
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
-use crate::output::{CliOutcome, text};
+use crate::output::{CliOutcome, json, text};
 
 /// Answer a permission request
 ///
@@ -177,7 +177,7 @@ pub(super) fn run(args: ApproveArgs, context: &CliContext) -> Result<CliOutcome>
             let request = DecideAll { decision: word.clone(), note: decision.note.clone() };
             named_worker(&worker_id, &workspace)?;
             if tree {
-                return Ok(decided_all(block_on(all_of_tree(&mut client, &worker_id, &request))?));
+                return decided_all(block_on(all_of_tree(&mut client, &worker_id, &request))?);
             }
             ApiRequest::change(format!("/v1/workers/{}/approvals", segment(&worker_id)), &request)?
         }
@@ -201,12 +201,13 @@ pub(super) fn run(args: ApproveArgs, context: &CliContext) -> Result<CliOutcome>
         client.ask(&ask).await
     })?;
     if all {
-        return Ok(decided_all(data));
+        return decided_all(data);
     }
     let mut shown = text::fields(&data, &["requestId", "decision", "state"]);
-    if data["always"].is_object() {
+    let decided: ApprovalDecided = view(&data)?;
+    if let Some(rule) = decided.always {
         shown.push('\n');
-        shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
+        shown.push_str(&text::fields(&json!(rule), &["ruleId", "action", "rule", "scope"]));
     }
     Ok(CliOutcome::report("approval.decided", data, shown).of_workers(&[worker]))
 }
@@ -229,25 +230,24 @@ async fn all_of_tree(client: &mut DaemonClient, worker_id: &str, request: &Decid
         decided += all.decided;
         for one in all.items {
             let mut item = json!(one);
-            item["workerId"] = worker.into();
+            json::extend(&mut item, [("workerId", worker.into())]);
             items.push(item);
         }
     }
     Ok(json!({"count": items.len(), "decided": decided, "items": items}))
 }
 
-fn decided_all(data: Value) -> CliOutcome {
-    let items = data["items"].as_array().into_iter().flatten();
-    let rows: Vec<Value> = items.map(row).collect();
-    let shown = text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "");
-    CliOutcome::list("approvals.decided", data, shown, "(nothing is asked)")
+fn decided_all(data: Value) -> Result<CliOutcome> {
+    let all: AllDecided = view(&data)?;
+    let shown = all.items.iter().map(row).collect::<Vec<_>>().join("\n");
+    Ok(CliOutcome::list("approvals.decided", data, shown, "(nothing is asked)"))
 }
 
 /// What became of one of several requests.
-fn row(item: &Value) -> Value {
-    let outcome = match item["decided"]["optionId"].as_str() {
-        Some(option) => option,
-        None => item["error"]["code"].as_str().unwrap_or_default(),
+fn row(one: &DecidedOne) -> String {
+    let (outcome, delivery) = match (&one.decided, &one.error) {
+        (Some(decided), _) => (decided.option_id.as_str(), decided.delivery.as_str()),
+        (None, error) => (error.as_ref().map_or("", |error| error.code.as_str()), ""),
     };
-    json!({"requestId": item["requestId"], "outcome": outcome, "delivery": item["decided"]["delivery"]})
+    [one.request_id.as_str(), outcome, delivery].map(text::plain).join("\t")
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::Value;
-use subagent_protocol::api::{CancelChildSession, CancelTurn};
+use subagent_protocol::api::{CancelChildSession, CancelTurn, TurnCanceled};
 
-use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, block_on, segment, view};
 use crate::command_line::flags::workers::Addresses;
 use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::named_worker;
@@ -82,7 +82,8 @@ pub(super) fn run(args: &CancelArgs, context: &CliContext) -> Result<CliOutcome>
             let mut items = block_on(each(&mut client, addresses, &REPORT, change))?;
             let data = items.pop().unwrap_or_default();
             let mut shown = text::fields(&data, REPORT.keys);
-            if data["forced"] == true {
+            let canceled: TurnCanceled = view(&data)?;
+            if canceled.forced {
                 shown.push_str("\nforced: true");
             }
             Ok(CliOutcome::report(REPORT.one, data, shown).of_workers(&client.names(addresses)))

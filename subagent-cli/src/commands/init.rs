@@ -6,6 +6,7 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::Path;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 use subagent_config::init::{self, Existing, InitScope};
 use subagent_protocol::clean::one_line;
@@ -67,8 +68,20 @@ enum InitMode {
 /// The steps so far.
 struct InitSteps {
     mode: InitMode,
-    done: Vec<Value>,
+    done: Vec<InitStep>,
     lines: Vec<String>,
+}
+
+/// A step, as it is reported.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InitStep {
+    step: String,
+    state: String,
+    what: String,
+    path: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recommended_action: Option<String>,
 }
 
 pub(super) fn run(args: &InitArgs, context: &CliContext) -> Result<CliOutcome> {
@@ -108,7 +121,7 @@ pub(super) fn run(args: &InitArgs, context: &CliContext) -> Result<CliOutcome> {
     // A person has seen the agents before the questions.
     let shown = if mode == InitMode::Ask { &[][..] } else { &agents[..] };
     let data = json!({
-        "changed": steps.done.iter().any(|step| step["state"] == "done"),
+        "changed": steps.done.iter().any(|step| step.state == "done"),
         "agents": shown.iter().map(KnownAgent::data).collect::<Vec<_>>(),
         "steps": steps.done,
     });
@@ -122,7 +135,13 @@ impl InitSteps {
             None => format!("{state}: {what}"),
         };
         self.lines.push(line);
-        self.done.push(json!({"step": step, "state": state, "what": what, "path": path.map(path_value)}));
+        self.done.push(InitStep {
+            step: step.to_owned(),
+            state: state.to_owned(),
+            what: what.to_owned(),
+            path: path.map(path_value),
+            recommended_action: None,
+        });
     }
 
     /// Whether a step is taken; if not, it is noted why.
@@ -245,7 +264,7 @@ impl InitSteps {
             let after = install::after(shell);
             self.lines.push(format!("next: {after}"));
             if let Some(step) = self.done.last_mut() {
-                step["recommendedAction"] = after.into();
+                step.recommended_action = Some(after.into());
             }
         }
         Ok(())

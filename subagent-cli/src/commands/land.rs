@@ -18,7 +18,7 @@ use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 use crate::commands::send;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, text};
+use crate::output::{CliOutcome, human, text};
 use crate::sibling_executable::sibling_executable;
 
 /// Bring the changes of a worktree to the branch that it came from
@@ -114,7 +114,7 @@ pub(crate) fn run(args: LandArgs, context: &CliContext) -> Result<CliOutcome> {
             Ok(data) => landed.push(data),
             Err(failure) if landed.is_empty() => return Err(failure),
             Err(failure) => {
-                let names: Vec<Value> = landed.iter().map(|landed| landed["name"].clone()).collect();
+                let names: Vec<&str> = landed.iter().map(human::named).collect();
                 return Err(failure.with("landed", names));
             }
         }

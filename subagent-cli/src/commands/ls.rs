@@ -2,11 +2,14 @@
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use subagent_protocol::api::Inbox;
+use subagent_protocol::json;
+use subagent_protocol::state::WorkerState;
 
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, into_items};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::has_state;
-use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::targets::selected::{WorkerHead, WorkerSelector};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::OutputTerminal;
@@ -75,15 +78,12 @@ pub(super) fn run(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
     if has_state(&workspace) {
         let mut client = DaemonClient::new(context, &workspace);
         items = block_on(async {
-            let mut listed = client.ask(&ask).await?;
+            let listed = client.ask(&ask).await?;
             choice.check(&listed)?;
-            let mut items = match listed["items"].take() {
-                Value::Array(items) => items,
-                _ => Vec::new(),
-            };
-            items.retain(|item| args.all || item["state"] != "stopped");
-            if items.iter().any(|item| item["state"] == "waiting_approval") {
-                let inbox = client.ask(&ApiRequest::get("/v1/approvals")).await?;
+            let mut items = into_items(listed);
+            items.retain(|item| args.all || !WorkerHead::of(item).is(WorkerState::Stopped));
+            if items.iter().any(|item| WorkerHead::of(item).is(WorkerState::WaitingApproval)) {
+                let inbox: Inbox = client.ask_for(&ApiRequest::get("/v1/approvals")).await?;
                 items.iter_mut().for_each(|item| add_question(item, &inbox));
             }
             Ok::<_, crate::failure::Failure>(items)
@@ -91,7 +91,7 @@ pub(super) fn run(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
     }
     let lines =
         |line: fn(Value) -> String| items.clone().into_iter().map(line).collect::<Vec<_>>().join("\n");
-    let name = |item: Value| item["name"].as_str().unwrap_or_default().to_owned();
+    let name = |item: Value| WorkerHead::of(&item).name.unwrap_or_default().to_owned();
     Ok(match args.form() {
         Some(ListForm::Name) => CliOutcome::Lines(lines(name)),
         Some(ListForm::Ndjson) => CliOutcome::Lines(lines(document)),
@@ -107,12 +107,15 @@ pub(super) fn run(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
 }
 
 /// Adds what a worker asks: the oldest question, by its subject, its id and its kind.
-fn add_question(item: &mut Value, inbox: &Value) {
-    let mut asked = inbox["items"].as_array().into_iter().flatten();
-    let own = asked.find(|asked| asked["workerId"] == item["workerId"]);
+fn add_question(item: &mut Value, inbox: &Inbox) {
+    let worker = WorkerHead::of(item).worker_id;
+    let own = inbox.items.iter().find(|asked| Some(asked.worker_id.as_str()) == worker);
     if let Some(own) = own {
-        item["asks"] = own["subject"].clone();
-        item["requestId"] = own["requestId"].clone();
-        item["requestKind"] = own["kind"].clone();
+        let asked = [
+            ("asks", own.subject.as_str().into()),
+            ("requestId", own.request_id.as_str().into()),
+            ("requestKind", own.kind.as_str().into()),
+        ];
+        json::extend(item, asked);
     }
 }

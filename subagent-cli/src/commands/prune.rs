@@ -2,9 +2,9 @@
 
 use clap::Args;
 use serde_json::json;
-use subagent_protocol::api::Prune as Request;
+use subagent_protocol::api::{Prune as Request, Pruned};
 
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::command_line::numbers::age;
 use crate::commands::targets::has_state;
@@ -49,10 +49,10 @@ pub(super) fn run(args: &PruneArgs, context: &CliContext) -> Result<CliOutcome> 
             "bytes": 0, "keys": 0, "leftovers": [],
         })
     };
-    let leftovers = data["leftovers"].as_array().map_or(0, Vec::len);
+    let Pruned { count, leftovers, .. } = view(&data)?;
     let mut shown = text::fields(&data, &["dryRun"]);
-    shown.push_str(&format!("\nworkers: {}\n", data["count"]));
+    shown.push_str(&format!("\nworkers: {count}\n"));
     shown.push_str(&text::fields(&data, &["events", "bytes", "keys"]));
-    shown.push_str(&format!("\nleftovers: {leftovers}"));
+    shown.push_str(&format!("\nleftovers: {}", leftovers.len()));
     Ok(CliOutcome::report("state.pruned", data, shown))
 }

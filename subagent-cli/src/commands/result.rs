@@ -51,11 +51,11 @@ pub(super) fn run(args: ResultArgs, context: &CliContext) -> Result<CliOutcome> 
         && let Some(reason) = result.reason()
     {
         let mut lines = vec![format!("result: {reason}")];
-        lines.extend(turn_result::advice(&result.data));
+        lines.extend(result.advice());
         explain(&lines);
     }
     let (text, code) = (result.message().to_owned(), result.outcome.code());
-    Ok(CliOutcome::Judged { kind: "turn.result", data: result.data, text, code })
+    Ok(CliOutcome::Judged { kind: "turn.result", data: result.data(), text, code })
 }
 
 /// Returns the turn with this id, or the last turn of a worker that was begun.

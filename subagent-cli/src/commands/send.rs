@@ -6,25 +6,27 @@ mod delivery;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::api::{IfBusy, Simulation};
+use subagent_protocol::event::{EventType, NoData, SeenEvent};
+use subagent_protocol::lenient;
 use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
 
-use crate::client::{DaemonClient, block_on};
+use crate::client::{DaemonClient, block_on, read};
 use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 use crate::command_line::numbers::{seconds, time};
 use crate::commands::message::text_source::{SourcedText, TextSources};
 use crate::commands::message::{attachments, shell_expansion};
-use crate::commands::waiting::end::{WaitEnd, code_of};
+use crate::commands::waiting::end::{FoundWorker, WaitEnd, WaitedEvent, code_of};
 use crate::commands::waiting::limit::wait_limit;
-use crate::commands::waiting::turn_result;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
-use crate::output::{CliOutcome, OutputFormat, complain, explain, text};
-use delivery::{MessageToSend, WaitFor, send};
+use crate::output::{CliOutcome, OutputFormat, complain, explain, json, text};
+use delivery::{MessageToSend, SentMessage, WaitFor, send};
 
 /// Send a message to a worker and wait for the end of its turn
 ///
@@ -265,7 +267,7 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     });
     let judged = positional || args.exit_status;
     let warned = !risks.is_empty() && context.format == OutputFormat::Json;
-    let (accepted, waited) = match sent {
+    let SentMessage { turn, accepted, waited } = match sent {
         Ok(sent) => sent,
         Err(failure) => {
             let failure = match warned {
@@ -278,31 +280,32 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     let end = match &waited {
         Some(waited) if judged => {
             let mut client = DaemonClient::new(context, &context.workspace(args.cwd.cwd.as_deref())?);
-            Some(block_on(WaitEnd::of(&mut client, &address, &waited["matchedEvent"]))?)
+            let event = FoundWorker::of(waited).event();
+            Some(block_on(WaitEnd::of(&mut client, &address, &event))?)
         }
         _ => None,
     };
     let (kind, mut data, shown) = match waited {
         None => {
-            let queued = accepted.get("position").is_some();
+            let queued = turn.position.is_some();
             let keys: &[&str] = match queued {
                 true => &["workerId", "turnId", "state", "position"],
                 false => &["workerId", "turnId", "state"],
             };
             let mut shown = text::fields(&accepted, keys);
-            if accepted["startsAgent"] == true {
+            if turn.starts_agent {
                 shown.push_str("\nstartsAgent: true");
             }
             (if queued { "turn.queued" } else { "turn.accepted" }, accepted, shown)
         }
         Some(waited) => {
-            let data = turn_waited(accepted, &wait, waited);
+            let data = turn_waited(accepted, &wait, read(waited)?);
             let shown = shown(&data);
             ("turn.waited", data, shown)
         }
     };
     if !risks.is_empty() {
-        data["warnings"] = json!([shell_expansion::warning(&risks)]);
+        json::extend(&mut data, [("warnings", json!([shell_expansion::warning(&risks)]))]);
     }
     let Some(end) = end else { return Ok(CliOutcome::report(kind, data, shown).of_workers(&[address])) };
     if !positional {
@@ -310,15 +313,15 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     }
     if let Some(reason) = end.reason.filter(|_| context.format == OutputFormat::Text) {
         let mut lines = vec![format!("send: {reason}")];
-        lines.extend(end.result.iter().flat_map(|result| turn_result::advice(&result.data)));
+        lines.extend(end.result.iter().flat_map(|result| result.advice()));
         explain(&lines);
     }
     let text = end.result.as_ref().map(|result| result.message().to_owned()).unwrap_or_default();
     if context.format == OutputFormat::Text {
         return Ok(CliOutcome::Bare { document: Value::Null, text, code: end.code });
     }
-    data["exitCode"] = end.code.into();
-    data["result"] = end.result.map_or(Value::Null, |result| result.data);
+    let result = end.result.map_or(Value::Null, |result| result.data());
+    json::extend(&mut data, [("exitCode", end.code.into()), ("result", result)]);
     Ok(CliOutcome::Judged { kind, data, text, code: end.code })
 }
 
@@ -346,8 +349,8 @@ pub(crate) fn and_wait(
     };
     let timeout = wait_limit(None, None).map_or(0.0, |limit| limit.as_secs_f64());
     let wait = WaitFor { until: None, timeout, no_progress: 0.0 };
-    let (_, waited) = send(message, (Vec::new(), Vec::new()), Some(&wait), workspace, (None, None), context)?;
-    let event = waited.map(|waited| waited["matchedEvent"].clone()).unwrap_or_default();
+    let sent = send(message, (Vec::new(), Vec::new()), Some(&wait), workspace, (None, None), context)?;
+    let event = sent.waited.as_ref().map(|waited| FoundWorker::of(waited).event()).unwrap_or_default();
     let mut client = DaemonClient::new(context, workspace);
     Ok(block_on(WaitEnd::of(&mut client, worker, &event))?.reason)
 }
@@ -372,52 +375,74 @@ fn parse_blocks(text: &str) -> Result<Vec<Value>> {
     }
 }
 
+/// The answer to a wait, in the parts of which the document is made.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WaitAnswer {
+    matched_event: Value,
+    state: Value,
+    assistant_text: Option<String>,
+    paragraph_breaks: Vec<ParagraphBreak>,
+    last_assistant_chunk: Value,
+    assistant_text_truncated: bool,
+}
+
 /// The data of `turn.waited`: what was accepted, how was waited, what came.
-fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
+fn turn_waited(accepted: Value, wait: &WaitFor, waited: WaitAnswer) -> Value {
     let mut data = accepted;
-    let event = waited["matchedEvent"].take();
-    let asked = event["type"] == "approval.requested" || event["type"] == "elicitation.requested";
-    if asked {
-        data["requestId"] = event["data"]["requestId"].clone();
+    let WaitAnswer { matched_event, state, assistant_text, paragraph_breaks, .. } = waited;
+    let event: WaitedEvent<'_> = SeenEvent::of(&matched_event);
+    if event.is_question() {
+        json::extend(&mut data, [("requestId", event.data.request_id.into())]);
     } else if data.get("requestId").is_none() {
-        data["requestId"] = Value::Null;
+        json::extend(&mut data, [("requestId", Value::Null)]);
     }
-    data["matchedEvent"] = event;
-    data["state"] = waited["state"].take();
-    data["waitUntil"] = wait.until.as_deref().unwrap_or(until::DEFAULT).into();
-    data["waitTimeoutSeconds"] = wait.timeout.into();
-    data["waitNoProgressTimeoutSeconds"] = wait.no_progress.into();
-    let text = waited["assistantText"].take();
-    data["lastAssistantMessage"] = as_sent(&text, waited["paragraphBreaks"].take());
-    data["assistantText"] = text;
-    data["lastAssistantChunk"] = waited["lastAssistantChunk"].take();
-    if waited["assistantTextTruncated"] == true {
-        data["assistantTextTruncated"] = true.into();
+    let message = assistant_text.as_deref().map(|text| as_sent(text, &paragraph_breaks));
+    let members = [
+        ("matchedEvent", matched_event),
+        ("state", state),
+        ("waitUntil", wait.until.as_deref().unwrap_or(until::DEFAULT).into()),
+        ("waitTimeoutSeconds", wait.timeout.into()),
+        ("waitNoProgressTimeoutSeconds", wait.no_progress.into()),
+        ("lastAssistantMessage", message.into()),
+        ("assistantText", assistant_text.into()),
+        ("lastAssistantChunk", waited.last_assistant_chunk),
+    ];
+    json::extend(&mut data, members);
+    if waited.assistant_text_truncated {
+        json::extend(&mut data, [("assistantTextTruncated", true.into())]);
     }
     data
 }
 
 /// Returns the text as the agent sent it, without the line breaks between paragraphs.
-fn as_sent(text: &Value, breaks: Value) -> Value {
-    let breaks: Vec<ParagraphBreak> = serde_json::from_value(breaks).unwrap_or_default();
-    match text.as_str().filter(|_| !breaks.is_empty()) {
-        Some(text) => without_breaks(text, &breaks).into(),
-        None => text.clone(),
-    }
+fn as_sent(text: &str, breaks: &[ParagraphBreak]) -> String {
+    if breaks.is_empty() { text.to_owned() } else { without_breaks(text, breaks) }
+}
+
+/// The parts of `turn.waited` that are lines.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WaitedLines<'a> {
+    worker_id: &'a str,
+    starts_agent: bool,
+    #[serde(borrow)]
+    matched_event: SeenEvent<'a, NoData>,
+    request_id: Option<&'a str>,
 }
 
 fn shown(data: &Value) -> String {
     let mut lines = text::fields(data, &["workerId", "turnId", "state"]);
-    if data["startsAgent"] == true {
+    let WaitedLines { worker_id, starts_agent, matched_event, request_id } = lenient::read(data);
+    if starts_agent {
         lines.push_str("\nstartsAgent: true");
     }
-    lines.push_str(&format!("\nmatchedEvent: {}", data["matchedEvent"]["type"].as_str().unwrap_or_default()));
-    if let Some(request_id) = data["requestId"].as_str() {
+    lines.push_str(&format!("\nmatchedEvent: {}", matched_event.kind));
+    if let Some(request_id) = request_id {
         lines.push_str(&format!("\nrequestId: {request_id}"));
-        if data["matchedEvent"]["type"] == "elicitation.requested" {
-            let worker = data["workerId"].as_str().unwrap_or_default();
+        if matched_event.event_type() == Some(EventType::ElicitationRequested) {
             lines.push_str(&format!(
-                "\nanswer: subagent answer --worker-id {worker} --request {request_id} --accept|--decline|--cancel"
+                "\nanswer: subagent answer --worker-id {worker_id} --request {request_id} --accept|--decline|--cancel"
             ));
         }
     }
@@ -447,7 +472,7 @@ mod tests {
             "matchedEvent": {"type": "turn.completed", "data": {}}, "state": "idle",
             "assistantText": "hello", "lastAssistantChunk": "lo",
         });
-        let data = turn_waited(accepted(), &wait(), waited);
+        let data = turn_waited(accepted(), &wait(), read(waited).unwrap());
         let expected = json!({
             "workerId": "w_1", "turnId": "turn_1", "state": "idle", "eventId": "ev_2", "acceptedEventId": "ev_2",
             "waitUntil": until::DEFAULT, "waitTimeoutSeconds": 60.0, "waitNoProgressTimeoutSeconds": 0.0,
@@ -464,7 +489,7 @@ mod tests {
             "matchedEvent": {"type": "approval.requested", "data": {"requestId": "ap_1"}},
             "state": "waiting_approval", "assistantText": null, "lastAssistantChunk": null,
         });
-        let data = turn_waited(accepted(), &wait(), waited);
+        let data = turn_waited(accepted(), &wait(), read(waited).unwrap());
         assert_eq!((&data["requestId"], &data["assistantText"]), (&json!("ap_1"), &Value::Null));
         assert!(shown(&data).ends_with("\nmatchedEvent: approval.requested\nrequestId: ap_1"));
     }

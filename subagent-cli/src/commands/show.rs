@@ -3,17 +3,22 @@
 pub(crate) mod overview;
 
 use clap::Args;
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
-use subagent_protocol::api::{Doing, OpenQuestion, WorkerOverview};
+use subagent_protocol::api::WorkerOverview;
+use subagent_protocol::details::Cost;
+use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::state::WorkerState;
+use subagent_protocol::time::Timestamp;
 
-use crate::client::{DaemonClient, block_on, read};
+use crate::client::{DaemonClient, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::diff;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{CliOutcome, human, text};
+use crate::output::human::{CountedChanges, CountedOverview};
+use crate::output::{CliOutcome, human, json, text};
 
 /// Show what a worker does, asks, has said and has changed
 ///
@@ -34,32 +39,8 @@ pub(crate) struct ShowArgs {
     pub(crate) json: JsonFlag,
 }
 
-/// The order of the lines.
-const KEYS: &[&str] = &[
-    "workerId",
-    "name",
-    "label",
-    "state",
-    "updatedAt",
-    "launcher",
-    "branch",
-    "cwd",
-    "sessionId",
-    "activeTurnId",
-    "doing",
-    "question",
-    "answer",
-    "queued",
-    "lastMessage",
-    "filesChanged",
-    "cost",
-    "tokens",
-    "tasks",
-    "lastError",
-];
-
 const REPORT: ChangeReport =
-    ChangeReport { one: "worker.overview", several: "worker.overviews", keys: KEYS, done: "shown" };
+    ChangeReport { one: "worker.overview", several: "worker.overviews", keys: &[], done: "shown" };
 
 pub(super) fn run(args: ShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
@@ -78,38 +59,73 @@ pub(super) fn run(args: ShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let items: Vec<Value> =
         looked?.into_iter().map(|data| with_changes(data, context)).collect::<Result<_>>()?;
     let addresses: Vec<String> = items.iter().map(|data| human::named(data).to_owned()).collect();
-    Ok(REPORT.texts(&addresses, items, |_, data| text::fields(&lines(data), KEYS)))
+    Ok(REPORT.texts(&addresses, items, |_, data| lines(data)))
 }
 
 /// The same data with the number of changed files and lines, or the reason why it is unknown.
 fn with_changes(mut data: Value, context: &CliContext) -> Result<Value> {
-    let worker: WorkerOverview = read(data.clone())?;
-    data["changes"] = diff::counted(&worker, context).unwrap_or(Value::Null);
-    data["changesUnknown"] = diff::reason(&worker).map_or(Value::Null, Value::from);
+    let worker: WorkerOverview = view(&data)?;
+    let changes = diff::counted(&worker, context);
+    let unknown = diff::reason(&worker).map(str::to_owned);
+    json::extend(&mut data, [("changes", json!(changes)), ("changesUnknown", unknown.into())]);
     Ok(data)
 }
 
-/// The values of the lines.
-fn lines(data: &Value) -> Value {
-    let mut lines = data.clone();
-    let changes = &data["changes"];
-    lines["doing"] = Doing::deserialize(&data["doing"]).ok().map(|doing| human::doing(&doing)).into();
-    let question = OpenQuestion::deserialize(&data["questions"][0]).ok();
-    lines["answer"] = question.as_ref().map(human::answer).into();
-    lines["question"] = question.map(|question| question.message).into();
-    lines["branch"] = data["worktree"]["branch"].clone();
-    lines["queued"] = data["queue"]["length"].clone();
-    lines["lastMessage"] = data["lastMessage"]["text"].clone();
-    lines["filesChanged"] = match changes.is_object() {
-        true => format!("{} +{} -{}", changes["files"], changes["added"], changes["deleted"]).into(),
-        false => Value::Null,
+/// The lines of a worker, in their order.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OverviewLines<'a> {
+    worker_id: &'a WorkerId,
+    name: &'a str,
+    label: &'a str,
+    state: WorkerState,
+    updated_at: Timestamp,
+    launcher: &'a str,
+    branch: Option<&'a str>,
+    cwd: &'a str,
+    session_id: &'a str,
+    active_turn_id: Option<&'a TurnId>,
+    doing: Option<String>,
+    question: Option<&'a str>,
+    answer: Option<String>,
+    queued: Option<usize>,
+    last_message: Option<&'a str>,
+    files_changed: Option<String>,
+    cost: Option<&'a Cost>,
+    tokens: Option<&'a Value>,
+    tasks: usize,
+    last_error: Option<&'a str>,
+}
+
+fn lines(data: &Value) -> String {
+    let Ok(CountedOverview { overview, changes, .. }) = CountedOverview::deserialize(data) else {
+        return String::new();
     };
-    lines["cost"] = data["agent"]["cost"].clone();
-    lines["tokens"] = data["agent"]["tokens"].clone();
-    lines["tasks"] = data["tasks"].as_array().map_or(json!(0), |tasks| tasks.len().into());
-    // A value that is not there is no line.
-    if let Some(lines) = lines.as_object_mut() {
-        lines.retain(|_, value| !value.is_null() && value != "");
-    }
-    lines
+    let (worker, agent) = (&overview.shown.worker, &overview.shown.agent);
+    let question = worker.questions.first();
+    text::lines(&OverviewLines {
+        worker_id: &worker.worker_id,
+        name: &worker.name,
+        label: &worker.label,
+        state: worker.state,
+        updated_at: worker.updated_at,
+        launcher: &worker.launcher,
+        branch: worker.worktree.as_ref().map(|worktree| worktree.branch.as_str()),
+        cwd: &worker.cwd,
+        session_id: &worker.session_id,
+        active_turn_id: worker.active_turn_id.as_ref(),
+        doing: overview.doing.as_ref().map(human::doing),
+        question: question.map(|question| question.message.as_str()),
+        answer: question.map(human::answer),
+        queued: worker.queue.as_ref().map(|queue| queue.length),
+        last_message: overview.last_message.as_ref().map(|message| message.text.as_str()),
+        files_changed: changes.map(|changes| {
+            let CountedChanges { files, added, deleted } = changes;
+            format!("{files} +{added} -{deleted}")
+        }),
+        cost: agent.cost.as_ref(),
+        tokens: agent.tokens.as_ref(),
+        tasks: overview.tasks.len(),
+        last_error: worker.last_error.as_deref(),
+    })
 }

@@ -1,16 +1,21 @@
 //! `tree`: workers and the tasks below them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use subagent_protocol::Code;
-use subagent_protocol::api::TaskView;
+use subagent_protocol::api::{TaskView, WorkerView};
+use subagent_protocol::children::ChildSession;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::data::workers::UnreachableState;
+use subagent_protocol::details::Cost;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, json};
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, into_items, segment};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;
 use crate::commands::task::value;
@@ -77,55 +82,83 @@ fn data(items: Vec<Value>) -> Value {
     json!({"count": items.len(), "items": items})
 }
 
+/// A worker or a task, as far as a tree shows it; the rest stays in its JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TreeNode<'a> {
+    task_id: Option<&'a str>,
+    worker_id: Option<&'a str>,
+    parent: Option<&'a str>,
+    name: Option<&'a str>,
+    label: Option<&'a str>,
+    /// Status of a task; absent for a worker.
+    status: Option<&'a str>,
+    /// State of a worker; absent for a task.
+    state: Option<&'a str>,
+    launcher: Option<&'a str>,
+    /// The definition of a task; a shown worker has an object of this name.
+    agent: Lenient<&'a str>,
+    started_at: Option<Timestamp>,
+    completed_at: Option<Timestamp>,
+    tool_calls: Option<u64>,
+    cost: Lenient<Cost>,
+    unreachable: Lenient<UnreachableState>,
+    child_sessions: Vec<ChildSession>,
+}
+
+impl<'a> TreeNode<'a> {
+    fn of(node: &'a Value) -> Self {
+        lenient::read(node)
+    }
+
+    fn id(&self) -> Option<&'a str> {
+        self.task_id.or(self.worker_id)
+    }
+}
+
 /// The roots, each with all that is below it.
 async fn nodes(client: &mut DaemonClient, wanted: Option<&str>, all: bool) -> Result<Vec<Value>> {
     let listed = |path: &str| ApiRequest::get(RequestPath::new(path).with("all", all.then_some("true")));
-    let tasks = items(client.ask(&listed("/v1/tasks")).await?);
+    let tasks = into_items(client.ask(&listed("/v1/tasks")).await?);
     if let Some(wanted) = wanted {
-        let root = match client.ask(&ApiRequest::get(format!("/v1/tasks/{}", segment(wanted)))).await {
-            Ok(shown) => {
-                let task = value(&read::<TaskView>(shown)?)?;
-                let listed = tasks.iter().find(|listed| listed["taskId"] == task["taskId"]);
-                listed.cloned().unwrap_or(task)
+        let path = format!("/v1/tasks/{}", segment(wanted));
+        let root = match client.ask_for::<TaskView>(&ApiRequest::get(path)).await {
+            Ok(task) => {
+                let id = Some(task.task_id.as_str());
+                let listed = tasks.iter().find(|listed| TreeNode::of(listed).task_id == id);
+                listed.cloned().map_or_else(|| value(&task), Ok)?
             }
-            Err(failure) if failure.is(Code::TaskNotFound) => worker(client, wanted).await?,
+            Err(failure) if failure.is(Code::TaskNotFound) => client.ask(&worker(wanted)).await?,
             Err(failure) => return Err(failure),
         };
         return Ok(vec![grown(root, &below(&tasks), DEEPEST)]);
     }
-    let workers = items(client.ask(&listed("/v1/workers")).await?);
+    let workers = into_items(client.ask(&listed("/v1/workers")).await?);
     let mut roots = forest(workers, &tasks);
     for root in &mut roots {
-        let Some(id) = root["workerId"].as_str().map(str::to_owned) else { continue };
+        let Some(id) = TreeNode::of(root).worker_id.map(str::to_owned) else { continue };
         // A list does not have them, and the worker may be gone by now.
-        let sessions = match worker(client, &id).await {
-            Ok(mut shown) => shown["childSessions"].take(),
+        let sessions = match client.ask_for::<WorkerView>(&worker(&id)).await {
+            Ok(shown) => shown.child_sessions,
             Err(failure) if failure.is(Code::WorkerNotFound) => continue,
             Err(failure) => return Err(failure),
         };
-        if sessions.is_array() {
-            root["childSessions"] = sessions;
+        if !sessions.is_empty() {
+            json::extend(root, [("childSessions", json!(sessions))]);
         }
     }
     Ok(roots)
 }
 
-async fn worker(client: &mut DaemonClient, id: &str) -> Result<Value> {
-    client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(id)))).await
-}
-
-fn items(mut listed: Value) -> Vec<Value> {
-    match listed["items"].take() {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
+fn worker(id: &str) -> ApiRequest {
+    ApiRequest::get(format!("/v1/workers/{}", segment(id)))
 }
 
 /// The tasks by the worker whose they are.
 fn below(tasks: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
     let mut below: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for task in tasks {
-        if let Some(parent) = task["parent"].as_str() {
+        if let Some(parent) = TreeNode::of(task).parent {
             below.entry(parent).or_default().push(task);
         }
     }
@@ -136,26 +169,27 @@ fn below(tasks: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
 /// and those of removed workers.
 fn forest(workers: Vec<Value>, tasks: &[Value]) -> Vec<Value> {
     let below = below(tasks);
-    let is_task = |id: &Value| tasks.iter().any(|task| task["taskId"] == *id);
-    let known: Vec<Value> = workers.iter().map(|worker| worker["workerId"].clone()).collect();
-    let has_tasks = |worker: &Value| worker["workerId"].as_str().is_some_and(|id| below.contains_key(id));
-    let roots = workers.into_iter().filter(|worker| has_tasks(worker) && !is_task(&worker["workerId"]));
-    let orphans = tasks.iter().filter(|task| {
-        let parent = &task["parent"];
-        parent.is_null() || !(known.contains(parent) || is_task(parent))
-    });
-    roots.chain(orphans.cloned()).map(|root| grown(root, &below, DEEPEST)).collect()
+    let task_ids: HashSet<&str> = tasks.iter().filter_map(|task| TreeNode::of(task).task_id).collect();
+    let known: HashSet<String> =
+        workers.iter().filter_map(|worker| TreeNode::of(worker).worker_id.map(str::to_owned)).collect();
+    let is_root = |worker: &Value| {
+        TreeNode::of(worker).worker_id.is_some_and(|id| below.contains_key(id) && !task_ids.contains(id))
+    };
+    let is_orphan = |task: &&Value| {
+        let parent = TreeNode::of(task).parent;
+        parent.is_none_or(|parent| !known.contains(parent) && !task_ids.contains(parent))
+    };
+    let roots = workers.into_iter().filter(is_root);
+    let orphans = tasks.iter().filter(is_orphan).cloned();
+    roots.chain(orphans).map(|root| grown(root, &below, DEEPEST)).collect()
 }
 
 fn grown(mut node: Value, below: &BTreeMap<&str, Vec<&Value>>, levels: usize) -> Value {
-    let tasks = id(&node).and_then(|id| below.get(id)).filter(|_| levels > 0);
+    let tasks = TreeNode::of(&node).id().and_then(|id| below.get(id)).filter(|_| levels > 0);
     let tasks = tasks.into_iter().flatten().map(|task| grown((*task).clone(), below, levels - 1));
-    node["tasks"] = tasks.collect();
+    let tasks = tasks.collect();
+    json::extend(&mut node, [("tasks", tasks)]);
     node
-}
-
-fn id(node: &Value) -> Option<&str> {
-    node["taskId"].as_str().or_else(|| node["workerId"].as_str())
 }
 
 /// What is open: the words of tasks and of workers.
@@ -163,12 +197,13 @@ const OPEN: [&str; 6] = ["queued", "spawning", "starting", "running", "waiting_a
 
 /// Whether something of it goes on, so that it will be another one.
 fn is_open(node: &Value) -> bool {
-    let goes_on = node["status"].as_str().or_else(|| node["state"].as_str());
-    goes_on.is_some_and(|word| OPEN.contains(&word)) || parts(node, "tasks").iter().any(is_open)
+    let TreeNode { status, state, .. } = TreeNode::of(node);
+    status.or(state).is_some_and(|word| OPEN.contains(&word)) || tasks(node).iter().any(is_open)
 }
 
-fn parts<'a>(node: &'a Value, key: &str) -> &'a [Value] {
-    node[key].as_array().map(Vec::as_slice).unwrap_or_default()
+/// The tasks of a node, each with those below it.
+fn tasks(node: &Value) -> &[Value] {
+    node.get("tasks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn shown(roots: &[Value], now: Timestamp) -> String {
@@ -181,7 +216,7 @@ fn shown(roots: &[Value], now: Timestamp) -> String {
 }
 
 fn branches(node: &Value, indent: &str, now: Timestamp, lines: &mut Vec<String>) {
-    let (tasks, sessions) = (parts(node, "tasks"), parts(node, "childSessions"));
+    let (tasks, sessions) = (tasks(node), TreeNode::of(node).child_sessions);
     let mut left = tasks.len() + sessions.len();
     let mut branch = || {
         left -= 1;
@@ -192,47 +227,52 @@ fn branches(node: &Value, indent: &str, now: Timestamp, lines: &mut Vec<String>)
         lines.push(format!("{indent}{branch}{}", line(task, now)));
         branches(task, &format!("{indent}{further}"), now, lines);
     }
-    for session in sessions {
+    for session in &sessions {
         let (branch, _) = branch();
         lines.push(format!("{indent}{branch}{}", session_line(session)));
     }
 }
 
+/// A text of an agent or a person as a word of a line.
+fn word(text: Option<&str>) -> Option<String> {
+    text.map(one_line).filter(|word| !word.is_empty())
+}
+
 /// A session that an agent runs below its own.
-fn session_line(session: &Value) -> String {
-    let word = |key: &str| session[key].as_str().map(one_line).filter(|word| !word.is_empty());
-    let parts = [word("title"), word("state"), Some("session".to_owned()), word("sessionId")];
+fn session_line(session: &ChildSession) -> String {
+    let parts = [
+        word(session.title.as_deref()),
+        word(session.state.as_deref()),
+        Some("session".to_owned()),
+        word(Some(&session.session_id)),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
 /// One worker or task: its name, how it is, who does it, how long, how much.
 fn line(node: &Value, now: Timestamp) -> String {
-    let word = |key: &str| node[key].as_str().map(one_line).filter(|word| !word.is_empty());
+    let node = TreeNode::of(node);
     let mut parts = Vec::new();
     // A label that was chosen says more than the name that every worker has; a task has no label.
-    let label = word("label").filter(|label| !matches!(label.as_str(), "worker" | "run"));
-    parts.extend(label.or_else(|| word("name")).or_else(|| word("label")));
-    parts.extend(word("status").or_else(|| word("state")).map(|state| state_word(&state)));
-    let time_of = |value: &Value| serde_json::from_value::<Timestamp>(value.clone()).ok();
-    if let Some(since) = time_of(&node["unreachable"]["since"]) {
-        parts.push(format!("unreachable for {}", lasted(since, now)));
+    let label = word(node.label).filter(|label| !matches!(label.as_str(), "worker" | "run"));
+    parts.extend(label.or_else(|| word(node.name)).or_else(|| word(node.label)));
+    parts.extend(word(node.status).or_else(|| word(node.state)).map(|state| state_word(&state)));
+    if let Some(unreachable) = &node.unreachable.0 {
+        parts.push(format!("unreachable for {}", lasted(unreachable.since, now)));
     }
-    parts.extend(word("agent").or_else(|| word("launcher")));
-    let time = |key: &str| time_of(&node[key]);
-    if let Some(begun) = time("startedAt").filter(|_| node["taskId"].is_string()) {
-        parts.push(lasted(begun, time("completedAt").unwrap_or(now)));
+    parts.extend(word(node.agent.0).or_else(|| word(node.launcher)));
+    if let Some(begun) = node.started_at.filter(|_| node.task_id.is_some()) {
+        parts.push(lasted(begun, node.completed_at.unwrap_or(now)));
     }
-    match node["toolCalls"].as_u64() {
+    match node.tool_calls {
         None | Some(0) => {}
         Some(1) => parts.push("1 tool call".to_owned()),
         Some(calls) => parts.push(format!("{calls} tool calls")),
     }
-    if let (Some(amount), Some(currency)) =
-        (node["cost"]["amount"].as_f64(), node["cost"]["currency"].as_str())
-    {
+    if let Some(Cost { amount, currency }) = &node.cost.0 {
         parts.push(format!("{amount:.2} {}", one_line(currency)));
     }
-    parts.extend(id(node).map(str::to_owned));
+    parts.extend(node.id().map(str::to_owned));
     parts.join("  ")
 }
 

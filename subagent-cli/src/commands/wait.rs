@@ -6,9 +6,10 @@ mod rest;
 use std::path::PathBuf;
 
 use clap::Args;
+use subagent_protocol::event::{NoData, SeenEvent};
 use subagent_protocol::until::Until;
 
-use crate::client::{DaemonClient, WaitStart, WorkerWait, block_on, last_worker};
+use crate::client::{DaemonClient, WaitStart, WorkerWait, block_on, into_matched, last_worker};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag, path};
 use crate::command_line::numbers::{seconds, time};
 use crate::commands::targets::named_worker;
@@ -169,9 +170,9 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
     };
     let live = StatusFollower::new(context, &workspace)?;
     let waited = block_on(async {
-        let event = status_line::wait(&mut client, live, waiting).await?["matchedEvent"].take();
+        let event = into_matched(status_line::wait(&mut client, live, waiting).await?);
         let end = match args.exit_status {
-            true => Some(WaitEnd::of(&mut client, &address, &event).await?),
+            true => Some(WaitEnd::of(&mut client, &address, &SeenEvent::of(&event)).await?),
             false => None,
         };
         Ok((event, end))
@@ -181,8 +182,8 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
         Err(failure) if args.exit_status => return Ok(CliOutcome::failed(code_of(&failure), failure)),
         Err(failure) => return Err(failure),
     };
-    let word = |key: &str| event[key].as_str().unwrap_or_default();
-    let shown = format!("{}\t{}", word("eventId"), word("type"));
+    let seen: SeenEvent<'_, NoData> = SeenEvent::of(&event);
+    let shown = format!("{}\t{}", seen.event_id, seen.kind);
     Ok(match end {
         Some(end) => CliOutcome::Judged { kind: "event.matched", data: event, text: shown, code: end.code },
         None => CliOutcome::report("event.matched", event, shown),

@@ -11,19 +11,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::event::{EventType, NoData, SeenEvent};
 use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::client::{
-    ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, last_worker, segment,
+    ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, items, last_worker, segment,
 };
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::command_line::numbers::{age, count, time, window};
 use crate::commands::targets::named_worker;
-use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::targets::selected::{WorkerHead, WorkerSelector};
 use crate::commands::waiting::status_line;
 use crate::commands::watch::prompts::Prompts;
 use crate::context::{CliContext, present};
@@ -31,7 +33,7 @@ use crate::dialog::interruption_after;
 use crate::failure::{Failure, Result};
 use crate::output::human::{WatchPage, now};
 use crate::output::terminal::OutputTerminal;
-use crate::output::{CliOutcome, document, unprintable, write};
+use crate::output::{CliOutcome, document, json, unprintable, write};
 
 /// Print a worker's events
 ///
@@ -191,7 +193,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
         if named.len() > 1 {
             for address in &named {
                 let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(address)))).await?;
-                part.workers.extend(shown["workerId"].as_str().map(str::to_owned));
+                part.workers.extend(WorkerHead::of(&shown).worker_id.map(str::to_owned));
             }
         }
         let is_one = worker_id.is_some() && !args.tree;
@@ -239,7 +241,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
             if !judges {
                 return Ok(CliOutcome::report("events.watched", data, String::new()));
             }
-            data["exitCode"] = code.into();
+            json::extend(&mut data, [("exitCode", code.into())]);
             CliOutcome::Judged { kind: "events.watched", data, text: String::new(), code }
         }
     })
@@ -295,8 +297,12 @@ struct WatchFilter {
 
 impl WatchFilter {
     fn has(&self, event: &Value) -> bool {
-        let of_worker = || event["workerId"].as_str().is_some_and(|worker| self.workers.contains(worker));
-        let at = || serde_json::from_value::<Timestamp>(event["ts"].clone()).ok();
+        if self.workers.is_empty() && self.since.is_none() {
+            return true;
+        }
+        let event: SeenEvent<'_, NoData> = SeenEvent::of(event);
+        let of_worker = || self.workers.contains(event.worker_id);
+        let at = || Timestamp::parse(event.ts);
         (self.workers.is_empty() || of_worker())
             && self.since.is_none_or(|since| at().is_none_or(|at| at.0 >= since.0))
     }
@@ -309,7 +315,7 @@ impl WatchFilter {
     ) -> Result<(Vec<Value>, Option<String>)> {
         let (mut newest, mut last) = (VecDeque::new(), None);
         while let EventBatch::Events(found) = events.next().await? {
-            last = found.last().and_then(|event| event["eventId"].as_str().map(str::to_owned)).or(last);
+            last = found.last().map(|event| SeenEvent::<NoData>::of(event).event_id.to_owned()).or(last);
             for event in found.into_iter().filter(|event| self.has(event)) {
                 if newest.len() == count {
                     newest.pop_front();
@@ -415,9 +421,9 @@ impl Headings {
     /// Learns the names of the workers that there are.
     async fn learn(&mut self, client: &mut DaemonClient) -> Result<()> {
         let list = client.ask(&ApiRequest::get("/v1/workers?all=true")).await?;
-        let text = |item: &Value, key: &str| one_line(item[key].as_str().unwrap_or_default());
-        let items = list["items"].as_array().into_iter().flatten();
-        self.names = items.map(|item| (text(item, "workerId"), text(item, "name"))).collect();
+        let text = |text: Option<&str>| one_line(text.unwrap_or_default());
+        let items = items(&list).iter().map(WorkerHead::of);
+        self.names = items.map(|worker| (text(worker.worker_id), text(worker.name))).collect();
         Ok(())
     }
 
@@ -439,14 +445,27 @@ impl Headings {
 }
 
 /// Whose an event is, for people, and the event: of a task that one which was wrapped.
-pub(crate) fn unwrapped(mut event: Value) -> (String, Value) {
-    let word = |value: &Value| one_line(value.as_str().unwrap_or_default());
-    if event["type"] != "subagent.event" {
-        return (word(&event["workerId"]), event);
+pub(crate) fn unwrapped(event: Value) -> (String, Value) {
+    /// The event of a task in the stream of a worker above it.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Wrapped {
+        data: WrappedEvent,
     }
-    let data = &mut event["data"];
-    let names: Vec<String> = data["path"].as_array().into_iter().flatten().map(word).collect();
-    (format!("{}  {}", names.join(" › "), word(&data["workerId"])), data["event"].take())
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct WrappedEvent {
+        path: Vec<String>,
+        worker_id: String,
+        event: Value,
+    }
+    let seen: SeenEvent<'_, NoData> = SeenEvent::of(&event);
+    if seen.event_type() != Some(EventType::SubagentEvent) {
+        return (one_line(seen.worker_id), event);
+    }
+    let Wrapped { data } = serde_json::from_value(event).unwrap_or_default();
+    let names: Vec<String> = data.path.iter().map(|name| one_line(name)).collect();
+    (format!("{}  {}", names.join(" › "), one_line(&data.worker_id)), data.event)
 }
 
 /// Ends when the reader of a pipe on stdout is gone, so that `watch --follow | head` does not wait for one more event.

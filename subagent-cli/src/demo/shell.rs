@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_config::proc;
+use subagent_protocol::event::{EventType, SeenEvent};
+use subagent_protocol::lenient::{self, Lenient};
 
 use super::flush;
 use super::interrupt::DemoProcesses;
@@ -25,6 +28,40 @@ pub(super) struct DemoShell {
     folder: PathBuf,
     programs: PathBuf,
     children: DemoProcesses,
+}
+
+/// The data of the events that the demo shows.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DemoEventData<'a> {
+    #[serde(borrow)]
+    text: Lenient<&'a str>,
+    stop_reason: Lenient<&'a str>,
+}
+
+/// The file in which a daemon is found.
+#[derive(Deserialize)]
+struct DemoDaemon {
+    process: DemoProcess,
+}
+
+#[derive(Deserialize)]
+struct DemoProcess {
+    pid: i32,
+}
+
+/// The answer of `worker show`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DemoShown {
+    #[serde(deserialize_with = "lenient::object")]
+    data: DemoWorker,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DemoWorker {
+    runtime_pid: Lenient<i32>,
 }
 
 /// A running `watch --follow` whose lines are printed as they arrive.
@@ -148,8 +185,9 @@ impl DemoShell {
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
                 let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+                let event: SeenEvent<'_, DemoEventData<'_>> = SeenEvent::of(&event);
                 if let Some(text) =
-                    event["data"]["text"].as_str().filter(|_| event["type"] == "progress.message")
+                    event.data.text.0.filter(|_| event.event_type() == Some(EventType::ProgressMessage))
                 {
                     said(&format!("  [watch {:4.0} ms] {text}", begun.elapsed().as_secs_f64() * 1000.0));
                     if sender.send(text.to_owned()).is_err() {
@@ -164,9 +202,11 @@ impl DemoShell {
     /// Kills the daemon to simulate a crash.
     pub(super) fn kill_daemon(&self) -> Result<()> {
         let path = self.folder.join(".subagent/state/daemon.json");
-        let info: Option<Value> = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let pid = info.and_then(|info| i32::try_from(info["process"]["pid"].as_i64()?).ok());
-        let Some(pid) = pid else { return Err(Failure::internal("no daemon is running")) };
+        let info: Option<DemoDaemon> =
+            fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let Some(DemoDaemon { process: DemoProcess { pid } }) = info else {
+            return Err(Failure::internal("no daemon is running"));
+        };
         said(&format!("$ kill -9 {pid}   # the daemon"));
         kill(Pid::from_raw(pid), Signal::SIGKILL)
             .map_err(|error| Failure::internal(format!("the daemon cannot be killed: {error}")))
@@ -186,14 +226,16 @@ impl DemoShell {
         let mut ended = false;
         for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
             let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
-            if event["turnId"] != turn {
+            let event: SeenEvent<'_, DemoEventData<'_>> = SeenEvent::of(&event);
+            if event.turn_id != Some(turn) {
                 continue;
             }
-            let shown = event["data"]["text"].as_str().or(event["data"]["stopReason"].as_str());
+            let DemoEventData { text: said_text, stop_reason } = event.data;
+            let shown = said_text.0.or(stop_reason.0);
             let shown = shown.and_then(|text| text.lines().next()).unwrap_or_default();
-            said(&format!("  {}  {shown}", event["type"].as_str().unwrap_or_default()));
-            heard |= event["data"]["text"].as_str() == Some(text);
-            ended = event["type"] == "turn.completed";
+            said(&format!("  {}  {shown}", event.kind));
+            heard |= said_text.0 == Some(text);
+            ended = event.event_type() == Some(EventType::TurnCompleted);
             if ended || Instant::now() > deadline {
                 break;
             }
@@ -208,7 +250,7 @@ impl DemoShell {
     /// Returns the runtime of a worker and all its descendants.
     pub(super) fn processes(&self, worker: &str) -> Result<Vec<i32>> {
         let shown = self.json(&["worker", "show", worker])?;
-        let runtime = shown["data"]["runtimePid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        let DemoShown { data: DemoWorker { runtime_pid: Lenient(runtime) } } = lenient::read(&shown);
         let Some(runtime) = runtime else { return Err(Failure::internal("the worker has no runtime")) };
         let mut found = vec![runtime];
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::lenient;
+
+use crate::output::human::{FormFieldView, FormSchema};
 
 /// Maximum number of fields that are asked.
 const MAX_FIELDS: usize = 50;
@@ -19,18 +22,16 @@ pub(super) struct DialogField {
 
 /// Returns the fields of a form; a link has none.
 pub(super) fn fields(request: &Map<String, Value>) -> Vec<DialogField> {
-    let schema = request.get("schema").unwrap_or(&Value::Null);
-    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let properties = schema["properties"].as_object().into_iter().flatten();
-    properties
-        .take(MAX_FIELDS)
+    let schema: FormSchema = request.get("schema").map(lenient::read).unwrap_or_default();
+    let fields = schema.properties.iter().take(MAX_FIELDS);
+    fields
         .map(|(name, field)| {
-            let title = field["title"].as_str().unwrap_or(name);
+            let field: FormFieldView<'_> = lenient::read(field);
             DialogField {
                 name: name.clone(),
-                label: one_line(title),
-                is_list: field["type"] == "array",
-                is_required: required.iter().any(|one| one == name),
+                label: one_line(field.title().unwrap_or(name)),
+                is_list: field.is_list(),
+                is_required: schema.requires(name),
             }
         })
         .collect()

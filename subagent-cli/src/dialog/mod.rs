@@ -13,9 +13,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 use subagent_protocol::Code;
-use subagent_protocol::api::{Answer, ApprovalShown, Decide, RuleScope};
+use subagent_protocol::api::{Answer, ApprovalShown, Decide, InboxItem, RuleScope};
+use subagent_protocol::event::{EventType, SeenEvent};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 use tokio::signal::unix::{Signal as Interruptions, SignalKind, signal};
@@ -55,18 +57,39 @@ pub(crate) struct QuestionRef {
 impl QuestionRef {
     /// Returns the question of an event; `None` for other events.
     pub(crate) fn of_event(event: &Value) -> Option<Self> {
-        let kind = match event["type"].as_str() {
-            Some("approval.requested") => QuestionKind::Permission,
-            Some("elicitation.requested") => QuestionKind::Elicitation,
+        Self::of_seen(&SeenEvent::of(event))
+    }
+
+    /// The same of an event that was read.
+    pub(crate) fn of_seen(event: &SeenEvent<'_, AboutRequest<'_>>) -> Option<Self> {
+        let kind = match event.event_type()? {
+            EventType::ApprovalRequested => QuestionKind::Permission,
+            EventType::ElicitationRequested => QuestionKind::Elicitation,
             _ => return None,
         };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Some(Self {
-            worker_id: text(&event["workerId"]),
-            request_id: text(&event["data"]["requestId"]),
+            worker_id: event.worker_id.to_owned(),
+            request_id: event.data.request_id.unwrap_or_default().to_owned(),
             kind,
         })
     }
+
+    /// Returns the question of an item of the inbox.
+    pub(crate) fn of_item(item: &InboxItem) -> Self {
+        Self {
+            worker_id: item.worker_id.to_string(),
+            request_id: item.request_id.to_string(),
+            kind: item.kind,
+        }
+    }
+}
+
+/// The data of an event about a question: which one it is, and what is asked.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AboutRequest<'a> {
+    pub(crate) request_id: Option<&'a str>,
+    pub(crate) message: Option<&'a str>,
 }
 
 /// The terminal of a user who can answer.
@@ -128,7 +151,7 @@ impl Dialog {
     }
 
     /// Asks a question that ended a wait. `follower` is a separate connection that receives answers of
-    /// other commands. Listens for SIGINT meanwhile: Ctrl-C is a key at a choice, but a signal while the user
+    /// other commands after the event `from`. Listens for SIGINT meanwhile: Ctrl-C is a key at a choice, but a signal while the user
     /// types a line. The handler stays installed, so callers listen from then on, see [`interruption_after`].
     ///
     /// # Errors
@@ -138,9 +161,8 @@ impl Dialog {
         client: &mut DaemonClient,
         follower: &mut DaemonClient,
         question: &QuestionRef,
-        event: &Value,
+        from: Option<String>,
     ) -> Result<DialogOutcome> {
-        let from = event["eventId"].as_str().map(str::to_owned);
         let mut events = follower.events(&question.worker_id, from, true, false);
         let over = async {
             while let Ok(EventBatch::Events(found)) = events.next().await {
@@ -383,11 +405,14 @@ pub(crate) fn is_over(failure: &Failure) -> bool {
 
 /// Whether an event closes a question.
 pub(crate) fn ends(event: &Value, question: &QuestionRef) -> bool {
-    let of_question = event["data"]["requestId"] == json!(question.request_id);
-    let of_worker = event["workerId"] == json!(question.worker_id);
-    match event["type"].as_str().unwrap_or_default() {
-        "approval.decided" | "elicitation.answered" => of_question,
-        "turn.completed" | "turn.failed" | "turn.canceled" | "worker.stopped" => of_worker,
+    let event: SeenEvent<'_, AboutRequest<'_>> = SeenEvent::of(event);
+    match event.event_type() {
+        Some(EventType::ApprovalDecided | EventType::ElicitationAnswered) => {
+            event.data.request_id == Some(question.request_id.as_str())
+        }
+        Some(kind) if kind.ends_turn() || kind == EventType::WorkerStopped => {
+            event.worker_id == question.worker_id
+        }
         _ => false,
     }
 }

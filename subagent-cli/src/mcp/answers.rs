@@ -2,9 +2,9 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
-use subagent_protocol::Code;
 use subagent_protocol::api::{TaskMerge, TaskMessage, TaskMessaged, TaskShown, TaskView};
 use subagent_protocol::task_result::{self, About, TaskToolResult};
+use subagent_protocol::{Code, json};
 
 use super::arguments::AnswerStyle;
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
     });
     // The published form has no such key.
     if let Some(merge) = &shown.merge {
-        one["merge"] = self::merge(merge);
+        json::extend(&mut one, [("merge", self::merge(merge))]);
     }
     data(&one)
 }
@@ -89,7 +89,7 @@ fn merge(merge: &TaskMerge) -> Value {
     });
     for (key, more) in [("more_files", merge.more_files), ("more_conflicts", merge.more_refused)] {
         if more > 0 {
-            shown[key] = more.into();
+            json::extend(&mut shown, [(key, more.into())]);
         }
     }
     shown

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::server::ToolServerState;
-use crate::client::{ApiRequest, segment};
+use crate::client::{ApiRequest, matched_event, segment};
 use crate::failure::Result;
 use crate::tasks::Callable;
 
@@ -115,8 +115,7 @@ async fn turns(shared: &ToolServerState, peer: &Peer<RoleServer>, worker: Option
     };
     let mut client = shared.submitter.client()?;
     let path = format!("/v1/workers/{}", segment(&worker));
-    let latest = client.ask(&ApiRequest::get(format!("{path}/events/latest"))).await?;
-    let mut cursor = latest["event"]["eventId"].as_str().map(str::to_owned);
+    let mut cursor = client.newest_event(&worker).await?;
     loop {
         let request = WaitRequest {
             until: Some("turn.started".to_owned()),
@@ -129,8 +128,8 @@ async fn turns(shared: &ToolServerState, peer: &Peer<RoleServer>, worker: Option
         };
         let ask = ApiRequest::post(format!("{path}/wait"), &request)?.within(None);
         let waited = client.ask(&ask).await?;
-        let Some(event) = waited["matchedEvent"]["eventId"].as_str() else { return Ok(()) };
-        cursor = Some(event.to_owned());
+        let Some(event) = matched_event(&waited) else { return Ok(()) };
+        cursor = Some(event);
         shared.changes.look(shared, peer).await;
     }
 }

@@ -7,12 +7,14 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer};
 use serde_json::{Map, Value, json};
+use subagent_protocol::api::{ApprovalShown, InboxItem};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::state::QuestionKind;
 
 use super::server::ToolServerState;
 use crate::client::{ApiRequest, QuestionReader, segment};
 use crate::failure::Result;
-use crate::output::rule::task_path;
+use crate::output::rule::path_of;
 
 /// Shows each question of a task and of the tasks below it, one at a time. Never ends.
 pub(super) async fn ask_user(shared: &ToolServerState, peer: &Peer<RoleServer>, task: &str) {
@@ -36,11 +38,10 @@ async fn ask_all(shared: &ToolServerState, peer: &Peer<RoleServer>, task: &str) 
     let mut questions = QuestionReader::of(task);
     loop {
         for question in questions.next(&mut client).await? {
-            let path =
-                format!("/v1/approvals/{}", segment(question["requestId"].as_str().unwrap_or_default()));
-            let asked = client.ask(&ApiRequest::get(path)).await?;
+            let path = format!("/v1/approvals/{}", segment(question.request_id.as_str()));
+            let asked: ApprovalShown = client.ask_for(&ApiRequest::get(path)).await?;
             let Some(params) = params(&asked) else { continue };
-            if let Some(answer) = ask(peer, params, QuestionReader::over(&mut watch, &asked)).await
+            if let Some(answer) = ask(peer, params, QuestionReader::over(&mut watch, &question)).await
                 && let Some(change) = change(&asked, answer)?
             {
                 // The daemon refuses it if the question was answered elsewhere.
@@ -91,22 +92,22 @@ impl Drop for OpenForm {
 }
 
 /// Converts the question to MCP; `None` if MCP cannot express it.
-fn params(asked: &Value) -> Option<ElicitRequestParams> {
-    let word = |key: &str| one_line(asked[key].as_str().unwrap_or_default());
-    let who = task_path(asked).map_or_else(|| word("label"), |path| one_line(&path));
-    let (message, schema) = if asked["kind"] == "elicitation" {
-        (format!("{who}: {}", word("message")), asked["request"]["schema"].clone())
+fn params(asked: &ApprovalShown) -> Option<ElicitRequestParams> {
+    let who = one_line(path_of(&asked.item.path).as_ref().unwrap_or(&asked.item.label));
+    let (message, schema) = if asked.item.kind == QuestionKind::Elicitation {
+        let schema = asked.request.get("schema").cloned().unwrap_or_default();
+        (format!("{who}: {}", one_line(&asked.message)), schema)
     } else {
-        let options: Vec<&Value> = asked["options"].as_array()?.iter().collect();
+        let options = asked.options.iter();
         let schema = json!({
             "type": "object", "required": ["decision"],
             "properties": {"decision": {
                 "type": "string", "title": "Decision",
-                "oneOf": options.iter().map(|option| json!({"const": option["id"], "title": option["label"]}))
+                "oneOf": options.map(|option| json!({"const": option.id, "title": option.label}))
                     .collect::<Vec<_>>(),
             }},
         });
-        (format!("{who} asks: {}", word("subject")), schema)
+        (format!("{who} asks: {}", one_line(&asked.item.subject)), schema)
     };
     let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
@@ -114,11 +115,10 @@ fn params(asked: &Value) -> Option<ElicitRequestParams> {
 
 /// Returns the request with the answer for the daemon. A declined or closed form of a permission request
 /// leaves it open.
-fn change(asked: &Value, answer: ElicitResult) -> Result<Option<ApiRequest>> {
-    let [worker, request] =
-        ["workerId", "requestId"].map(|key| segment(asked[key].as_str().unwrap_or_default()).to_string());
+fn change(asked: &ApprovalShown, answer: ElicitResult) -> Result<Option<ApiRequest>> {
+    let InboxItem { worker_id: worker, request_id: request, .. } = &asked.item;
     let content = answer.content.as_ref().and_then(Value::as_object);
-    if asked["kind"] == "elicitation" {
+    if asked.item.kind == QuestionKind::Elicitation {
         let action = match answer.action {
             ElicitationAction::Accept => "accept",
             ElicitationAction::Decline => "decline",
@@ -143,12 +143,22 @@ fn change(asked: &Value, answer: ElicitResult) -> Result<Option<ApiRequest>> {
 mod tests {
     use super::*;
 
-    fn permission() -> Value {
-        json!({
-            "requestId": "ap_1", "workerId": "w_2", "kind": "permission", "path": ["root", "docs"],
-            "subject": "rm -rf x\nand more",
-            "options": [{"id": "yes", "label": "Allow once"}, {"id": "no", "label": "Reject"}],
-        })
+    fn asked(kind: &str, request: Value) -> ApprovalShown {
+        let asked = json!({
+            "requestId": "ap_0123456789", "workerId": "w_0123456789", "kind": kind, "path": ["root", "docs"],
+            "label": "x", "controllerId": "ctl_1", "turnId": null, "toolKind": null, "rule": null,
+            "subject": "rm -rf x\nand more", "status": "pending", "createdAt": "2026-11-21T20:29:42+00:00",
+            "deadlineAt": null, "onTimeout": null, "message": "Which?", "cwd": "/w", "request": request,
+            "options": [
+                {"id": "yes", "alias": "yes", "label": "Allow once"}, {"id": "no", "alias": "no", "label": "Reject"},
+            ],
+            "decidedBy": null, "answers": [],
+        });
+        serde_json::from_value(asked).unwrap()
+    }
+
+    fn permission() -> ApprovalShown {
+        asked("permission", json!({}))
     }
 
     #[test]
@@ -171,8 +181,6 @@ mod tests {
 
     #[test]
     fn a_form_that_mcp_cannot_express_is_left_in_the_inbox() {
-        let form =
-            json!({"kind": "elicitation", "message": "Which?", "request": {"schema": {"type": "array"}}});
-        assert!(params(&form).is_none());
+        assert!(params(&asked("elicitation", json!({"schema": {"type": "array"}}))).is_none());
     }
 }

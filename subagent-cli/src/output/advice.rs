@@ -1,7 +1,9 @@
 //! What to do after an error, and what to type: what the error says of it, else what its code means for a person. Pure.
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::lenient;
 
 use crate::failure::Failure;
 
@@ -75,9 +77,18 @@ pub fn lines(failure: &Failure) -> Vec<String> {
 #[must_use]
 pub fn requests(failure: &Failure) -> Vec<String> {
     let requests = failure.details.get("requests").and_then(Value::as_array).into_iter().flatten();
+    /// A request, as an error names it.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct NamedRequest<'a> {
+        request_id: Option<&'a str>,
+        worker_id: Option<&'a str>,
+        name: Option<&'a str>,
+        subject: Option<&'a str>,
+    }
     let line = |request: &Value| {
-        let worker = request["name"].as_str().or_else(|| request["workerId"].as_str());
-        let parts = [request["requestId"].as_str(), worker, request["subject"].as_str()];
+        let NamedRequest { request_id, worker_id, name, subject } = lenient::read(request);
+        let parts = [request_id, name.or(worker_id), subject];
         one_line(&parts.into_iter().flatten().collect::<Vec<_>>().join("  "))
     };
     requests.map(line).collect()
@@ -96,7 +107,14 @@ pub fn choices(failure: &Failure) -> Option<String> {
     const MOST: usize = 50;
     let list =
         ["available", "authMethods"].into_iter().find_map(|key| failure.details.get(key)?.as_array())?;
-    let word = |entry: &Value| Some(one_line(entry.as_str().or_else(|| entry["id"].as_str())?));
+    /// A choice with a description.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Described<'a> {
+        id: Option<&'a str>,
+    }
+    let word =
+        |entry: &Value| Some(one_line(entry.as_str().or_else(|| lenient::read::<Described<'_>>(entry).id)?));
     let mut words: Vec<String> = list.iter().filter_map(word).take(MOST).collect();
     if words.is_empty() {
         return None;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::advice;
+use super::{advice, json};
 use crate::failure::Failure;
 
 /// Returns the document that `--json` prints for an error.
@@ -12,7 +12,7 @@ pub fn envelope(failure: &Failure) -> Value {
         "code": &*failure.code, "message": failure.message, "retryable": failure.retryable,
     });
     if !failure.details.is_empty() {
-        error["details"] = Value::Object(failure.details.clone());
+        json::extend(&mut error, [("details", Value::Object(failure.details.clone()))]);
     }
     json!({"schemaVersion": "v1", "ok": false, "type": "error", "error": error})
 }

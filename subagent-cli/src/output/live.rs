@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::event::SeenEvent;
+use subagent_protocol::lenient::{self, Lenient};
 
 use super::ago::elapsed;
 use super::page::shorten;
-use super::rule::task_path;
+use super::rule::path_of;
 use super::{terminal, write_stderr};
 
 /// Takes a line away.
@@ -16,6 +19,29 @@ pub const ERASE: &str = "\r\u{1b}[2K";
 
 /// The maximum number of questions, of tool calls and of files that are remembered.
 const MOST: usize = 10_000;
+
+/// The data of an event, as far as it tells what an agent is doing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TurnActivity<'a> {
+    request_id: Option<&'a str>,
+    kind: Option<&'a str>,
+    tool_call_id: Option<&'a str>,
+    title: Option<&'a str>,
+    status: Option<&'a str>,
+    #[serde(borrow, deserialize_with = "lenient::or_default")]
+    locations: Vec<Lenient<TouchedPath<'a>>>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    content: Vec<Lenient<TouchedPath<'a>>>,
+}
+
+/// A place or a diff of a tool call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TouchedPath<'a> {
+    #[serde(borrow)]
+    path: Lenient<&'a str>,
+}
 
 /// What an agent is doing, as far as its events tell.
 #[derive(Debug, Default)]
@@ -51,13 +77,12 @@ impl LiveActivity {
 
     /// Takes an event into account.
     pub fn see(&mut self, event: &Value) {
-        let data = &event["data"];
-        let word = |key: &str| data[key].as_str().unwrap_or_default();
-        if let Some(path) = task_path(event) {
-            return self.see_below(word("requestId"), event["type"].as_str().unwrap_or_default(), path);
+        let event: SeenEvent<'_, TurnActivity<'_>> = SeenEvent::of(event);
+        let (event_type, kind) = (event.kind, event.data.kind.unwrap_or_default());
+        if let Some(path) = event.task().and_then(path_of) {
+            return self.see_below(event.data.request_id.unwrap_or_default(), event_type, path);
         }
-        let event_type = event["type"].as_str().unwrap_or_default();
-        if !matches!((event_type, word("kind")), ("turn.started" | "message.sent", _) | (_, "noise")) {
+        if !matches!((event_type, kind), ("turn.started" | "message.sent", _) | (_, "noise")) {
             self.starting = None;
         }
         match event_type {
@@ -69,9 +94,9 @@ impl LiveActivity {
             "turn.completed" | "turn.failed" | "turn.canceled" => {
                 (self.state, self.doing) = (Some("idle"), None);
             }
-            "progress.update" => match word("kind") {
+            "progress.update" => match kind {
                 "thought" => self.goes_on(Some("thinking".to_owned())),
-                "tool_call" | "tool_call_update" => self.tool(data, word("toolCallId"), word("title")),
+                "tool_call" | "tool_call_update" => self.tool(&event.data),
                 _ => {}
             },
             _ => {}
@@ -91,18 +116,18 @@ impl LiveActivity {
         (self.state, self.doing) = (Some("running"), doing);
     }
 
-    fn tool(&mut self, data: &Value, id: &str, title: &str) {
+    fn tool(&mut self, call: &TurnActivity<'_>) {
+        let (id, title) = (call.tool_call_id.unwrap_or_default(), call.title.unwrap_or_default());
         if !title.is_empty() && (self.titles.len() < MOST || self.titles.contains_key(id)) {
             self.titles.insert(id.to_owned(), title.to_owned());
         }
-        let touched =
-            [&data["locations"], &data["content"]].into_iter().filter_map(Value::as_array).flatten();
-        for path in touched.filter_map(|touched| touched["path"].as_str()) {
+        let touched = call.locations.iter().chain(&call.content).filter_map(|touched| touched.0.as_ref());
+        for path in touched.filter_map(|touched| touched.path.0) {
             if self.files.len() < MOST {
                 self.files.insert(path.to_owned());
             }
         }
-        let ended = matches!(data["status"].as_str(), Some("completed" | "failed" | "unknown"));
+        let ended = matches!(call.status, Some("completed" | "failed" | "unknown"));
         let doing = if ended { None } else { self.titles.get(id).map(|title| format!("tool: {title}")) };
         // A question stands until it is answered.
         if !self.state.is_some_and(|state| state.starts_with("waiting for")) {

@@ -194,7 +194,7 @@ pub fn finish(format: OutputFormat, result: Result<CliOutcome, Failure>) -> Exit
 fn name_workers(data: &mut Value, addresses: &[String]) {
     let name = |of: &mut Value, address: &String| {
         if worker_name::check(address).is_ok() && of.get("name").is_none() {
-            of["name"] = address.as_str().into();
+            json::extend(of, [("name", address.as_str().into())]);
         }
     };
     match (data.get_mut("items").and_then(Value::as_array_mut), addresses) {

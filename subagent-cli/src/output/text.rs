@@ -1,5 +1,6 @@
 //! Plain text for people: `key: value` lines and tab-separated rows. Pure.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::json;
@@ -34,6 +35,20 @@ pub fn fields(data: &Value, keys: &[&str]) -> String {
         .map(|line| line.trim_end().to_owned())
         .collect();
     lines.join("\n")
+}
+
+/// `key: value` lines of all fields, in their order; a field without a value is left out.
+#[must_use]
+pub fn lines(fields: &impl Serialize) -> String {
+    let fields = match serde_json::to_value(fields) {
+        Ok(Value::Object(fields)) => fields,
+        _ => return String::new(),
+    };
+    let given = fields.iter().filter(|(_, found)| !found.is_null() && *found != "");
+    given
+        .map(|(key, found)| format!("{key}: {}", cell(found)).trim_end().to_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// One line for each of `data.items`, its `keys` separated by tabs; `none` if there are no items.

@@ -2,7 +2,9 @@
 //! lenient: entries that cannot be parsed count as unknown, and the agent judges unknown values.
 //! Keeps no more entries than a person can choose from.
 
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::lenient;
 use subagent_protocol::options::{Current, OptionValue, SessionOption};
 
 /// Maximum length of an id or name in bytes. Longer ones are ignored.
@@ -86,10 +88,12 @@ impl OfferedOptions {
     /// Earlier offers stay known.
     pub(crate) fn opened(&mut self, result: &Value, complete: bool) {
         self.complete |= complete;
-        if let Some(modes) = select(&result["modes"], "availableModes", "currentModeId", "id") {
+        let OfferedSelects { modes, models, .. } = lenient::read(result);
+        let (mode, model) = (text(&modes.current_mode_id), text(&models.current_model_id));
+        if let Some(modes) = select(&modes.available_modes, mode, |mode| &mode.id) {
             self.modes = Some(modes);
         }
-        if let Some(models) = select(&result["models"], "availableModels", "currentModelId", "modelId") {
+        if let Some(models) = select(&models.available_models, model, |model| &model.model_id) {
             self.models = Some(models);
         }
         self.config_options(result);
@@ -97,7 +101,7 @@ impl OfferedOptions {
 
     /// Takes an update of kind `mode` or `config_option`.
     pub(crate) fn updated(&mut self, update: &Value) {
-        if let Some(id) = text(&update["currentModeId"]) {
+        if let Some(id) = text(&lenient::read::<OfferedModes>(update).current_mode_id) {
             self.modes.get_or_insert(Select { current: None, values: None }).current = Some(id);
         }
         self.config_options(update);
@@ -235,7 +239,9 @@ impl OfferedOptions {
 
     /// Takes a list of options, which is always complete. Returns whether there was one.
     fn config_options(&mut self, holder: &Value) -> bool {
-        let Some(options) = holder["configOptions"].as_array() else { return false };
+        let Value::Array(options) = lenient::read::<OfferedSelects>(holder).config_options else {
+            return false;
+        };
         if options.len() > MAX_OPTIONS {
             // The part that was cut off may contain any option.
             (self.config, self.complete) = (None, false);
@@ -247,24 +253,25 @@ impl OfferedOptions {
 }
 
 fn config_option(option: &Value) -> Option<OfferedConfigOption> {
-    let kind = match option["type"].as_str() {
-        Some("select") => ConfigOptionKind::Select(Select {
-            current: text(&option["currentValue"]),
-            values: values(&option["options"]),
-        }),
-        Some("boolean") => ConfigOptionKind::Boolean(option["currentValue"].as_bool()),
+    let OfferedEntry { id, category, kind, current_value: current, options, .. } = lenient::read(option);
+    let kind = match kind.as_str() {
+        Some("select") => {
+            ConfigOptionKind::Select(Select { current: text(&current), values: values(&options) })
+        }
+        Some("boolean") => ConfigOptionKind::Boolean(current.as_bool()),
         _ => ConfigOptionKind::Other,
     };
-    Some(OfferedConfigOption { id: text(&option["id"])?, category: text(&option["category"]), kind })
+    Some(OfferedConfigOption { id: text(&id)?, category: text(&category), kind })
 }
 
 /// Returns the values of a select, which may be grouped.
 fn values(options: &Value) -> Option<Vec<NamedEntry>> {
     let mut found = Vec::new();
     for entry in options.as_array()? {
-        let group = entry["options"].as_array();
+        let OfferedEntry { options, .. } = lenient::read(entry);
+        let group = options.as_array();
         for value in group.into_iter().flatten().chain(group.is_none().then_some(entry)) {
-            found.extend(named(value, "value"));
+            found.extend(named(value, |entry| &entry.value));
             if found.len() > MAX_VALUES {
                 return None;
             }
@@ -273,15 +280,59 @@ fn values(options: &Value) -> Option<Vec<NamedEntry>> {
     Some(found)
 }
 
-fn select(holder: &Value, list: &str, current: &str, id: &str) -> Option<Select> {
-    let list = holder[list].as_array()?;
+/// Where an entry has its id.
+type IdOf = fn(&OfferedEntry) -> &Value;
+
+fn select(list: &Value, current: Option<String>, id: IdOf) -> Option<Select> {
+    let list = list.as_array()?;
     let values =
         (list.len() <= MAX_VALUES).then(|| list.iter().filter_map(|value| named(value, id)).collect());
-    Some(Select { current: text(&holder[current]), values })
+    Some(Select { current, values })
 }
 
-fn named(value: &Value, id: &str) -> Option<NamedEntry> {
-    Some(NamedEntry { id: text(&value[id])?, name: text(&value["name"]) })
+fn named(value: &Value, id: IdOf) -> Option<NamedEntry> {
+    let entry: OfferedEntry = lenient::read(value);
+    Some(NamedEntry { id: text(id(&entry))?, name: text(&entry.name) })
+}
+
+/// What an agent offers, in a response or an update.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OfferedSelects {
+    #[serde(deserialize_with = "lenient::object")]
+    modes: OfferedModes,
+    #[serde(deserialize_with = "lenient::object")]
+    models: OfferedModels,
+    config_options: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OfferedModes {
+    current_mode_id: Value,
+    available_modes: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OfferedModels {
+    current_model_id: Value,
+    available_models: Value,
+}
+
+/// A mode, a model, an option, a value of it, or a group of values.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OfferedEntry {
+    id: Value,
+    model_id: Value,
+    value: Value,
+    name: Value,
+    category: Value,
+    #[serde(rename = "type")]
+    kind: Value,
+    current_value: Value,
+    options: Value,
 }
 
 fn of(select: &Select, value: &str) -> Result<String, Unavailable> {

@@ -2,9 +2,11 @@
 //!
 //! Does not fail for anything else: a result that the typed view would reject is still a result.
 
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use subagent_protocol::ask::LoginKind;
+use subagent_protocol::lenient::{self, Lenient, Offered};
 use subagent_protocol::{depth, surrogates};
 
 use crate::shorten;
@@ -47,25 +49,70 @@ pub(crate) struct PromptCapabilities {
     pub(crate) embedded: bool,
 }
 
+/// The result of `initialize`, as the agent sent it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InitializeResult {
+    #[serde(deserialize_with = "lenient::object")]
+    agent_capabilities: DeclaredCapabilities,
+    auth_methods: Value,
+    protocol_version: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeclaredCapabilities {
+    load_session: Lenient<bool>,
+    #[serde(deserialize_with = "lenient::object")]
+    session_capabilities: DeclaredSession,
+    #[serde(deserialize_with = "lenient::object")]
+    prompt_capabilities: DeclaredPrompt,
+    #[serde(deserialize_with = "lenient::object")]
+    mcp_capabilities: DeclaredMcp,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeclaredSession {
+    resume: Offered,
+    close: Offered,
+    additional_directories: Offered,
+    system_prompt: Offered,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeclaredPrompt {
+    image: Offered,
+    audio: Offered,
+    embedded_context: Offered,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DeclaredMcp {
+    http: Offered,
+    sse: Offered,
+}
+
 impl Capabilities {
     /// Parses the result of `initialize`.
     pub(crate) fn of(result: &Value) -> Self {
-        let capabilities = &result["agentCapabilities"];
-        let session = &capabilities["sessionCapabilities"];
-        let prompt = &capabilities["promptCapabilities"];
-        let offered = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
+        let declared = lenient::read::<InitializeResult>(result).agent_capabilities;
+        let DeclaredCapabilities { load_session, session_capabilities: session, .. } = declared;
+        let (prompt, mcp) = (declared.prompt_capabilities, declared.mcp_capabilities);
         Self {
-            load: capabilities["loadSession"].as_bool(),
-            resume: offered(&session["resume"]),
-            close: offered(&session["close"]),
-            mcp_http: offered(&capabilities["mcpCapabilities"]["http"]),
-            mcp_sse: offered(&capabilities["mcpCapabilities"]["sse"]),
-            directories: offered(&session["additionalDirectories"]),
-            system_prompt: offered(&session["systemPrompt"]),
+            load: load_session.0,
+            resume: session.resume.0,
+            close: session.close.0,
+            mcp_http: mcp.http.0,
+            mcp_sse: mcp.sse.0,
+            directories: session.additional_directories.0,
+            system_prompt: session.system_prompt.0,
             prompt: PromptCapabilities {
-                image: offered(&prompt["image"]),
-                audio: offered(&prompt["audio"]),
-                embedded: offered(&prompt["embeddedContext"]),
+                image: prompt.image.0,
+                audio: prompt.audio.0,
+                embedded: prompt.embedded_context.0,
             },
         }
     }
@@ -74,7 +121,7 @@ impl Capabilities {
 /// Checks the protocol version in the result of `initialize`. Agents without a version speak
 /// version 1, the only one.
 pub(crate) fn speaks_v1(result: &Value) -> bool {
-    match &result["protocolVersion"] {
+    match lenient::read::<InitializeResult>(result).protocol_version {
         Value::Null => true,
         version => version.as_f64() == Some(1.0),
     }
@@ -82,8 +129,15 @@ pub(crate) fn speaks_v1(result: &Value) -> bool {
 
 /// Returns the login methods that an agent offers, by id; `None` for an unknown type.
 pub(crate) fn auth_methods(result: &Value) -> Vec<(String, Option<LoginKind>)> {
-    let methods = result["authMethods"].as_array().into_iter().flatten();
-    methods.filter_map(|method| Some((method["id"].as_str()?.to_owned(), LoginKind::of(method)))).collect()
+    let InitializeResult { auth_methods: methods, .. } = lenient::read(result);
+    let with_id = |method: &Value| Some((lenient::read::<MethodId>(method).id.0?, LoginKind::of(method)));
+    methods.as_array().into_iter().flatten().filter_map(with_id).collect()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MethodId {
+    id: Lenient<String>,
 }
 
 /// Returns `null` for values that are nested too deeply to be parsed here, or again within a
@@ -92,14 +146,41 @@ pub(crate) fn value(raw: &RawValue) -> Value {
     depth::shown(surrogates::parse(raw.get()).unwrap_or(Value::Null))
 }
 
+/// The agent's error, as far as it is shown.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RpcErrorView<'a> {
+    code: Lenient<i64>,
+    #[serde(borrow)]
+    message: Lenient<&'a str>,
+    data: Value,
+}
+
+/// The same of its data.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RpcErrorData<'a> {
+    #[serde(borrow)]
+    details: Lenient<&'a str>,
+    message: Lenient<&'a str>,
+}
+
 /// Returns the code of the agent's error.
 pub(crate) fn error_code(error: &Value) -> Option<i64> {
-    error["code"].as_i64()
+    lenient::read::<RpcErrorView<'_>>(error).code.0
+}
+
+/// The response to `session/new`, as far as it must be there.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NewSession<'a> {
+    #[serde(borrow)]
+    session_id: Lenient<&'a str>,
 }
 
 /// Returns the session id in the result of `session/new`. Ids that are too long are ignored.
 pub(crate) fn session_id(result: &Value) -> Option<&str> {
-    result["sessionId"].as_str().filter(|id| id.len() <= MAX_SESSION_ID_BYTES)
+    lenient::read::<NewSession<'_>>(result).session_id.0.filter(|id| id.len() <= MAX_SESSION_ID_BYTES)
 }
 
 /// Returns an object to record with the end of a turn, unless it is empty or too long.
@@ -123,9 +204,10 @@ pub(crate) fn answer(answer: &RawValue) -> Option<&RawValue> {
 /// Describes the agent's error: its message and the detail that some agents put into `data`,
 /// at most 4 KiB.
 pub(crate) fn error_text(error: &Value) -> String {
-    let message = error["message"].as_str().or(error.as_str()).unwrap_or("no message");
-    let data = &error["data"];
-    match data.as_str().or(data["details"].as_str()).or(data["message"].as_str()) {
+    let RpcErrorView { message, data, .. } = lenient::read(error);
+    let message = message.0.or(error.as_str()).unwrap_or("no message");
+    let RpcErrorData { details, message: inner } = lenient::read(&data);
+    match data.as_str().or(details.0).or(inner.0) {
         Some(more) if !message.contains(more) => {
             format!("{}: {}", shorten::text(message, 2000), shorten::text(more, 2000))
         }

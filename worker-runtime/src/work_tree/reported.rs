@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use subagent_protocol::api::FileChange;
+use subagent_protocol::event::SeenEvent;
+use subagent_protocol::lenient::{self, Lenient};
 
 use super::Changes;
 
@@ -42,21 +45,21 @@ pub fn reported(events: &[Value], cwd: &Path) -> Changes {
 /// The diffs of calls that have not failed, in the order in which the calls began.
 fn pieces(events: &[Value]) -> Vec<(String, ReplacedText)> {
     let mut calls: Vec<(Vec<(String, ReplacedText)>, bool)> = Vec::new();
-    let mut numbers: HashMap<(String, String), usize> = HashMap::new();
+    let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
     for event in events {
-        let data = &event["data"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let event: SeenEvent<'_, ReportedEdit<'_>> = SeenEvent::of(event);
+        let ReportedEdit { tool_call_id, status, content } = event.data;
         // An agent may count its calls anew in each turn.
-        let number =
-            *numbers.entry((text(&event["turnId"]), text(&data["toolCallId"]))).or_insert(calls.len());
+        let call = (event.turn_id.unwrap_or_default(), tool_call_id.0.unwrap_or_default());
+        let number = *numbers.entry(call).or_insert(calls.len());
         if number == calls.len() {
             calls.push((Vec::new(), false));
         }
         let Some((diffs, failed)) = calls.get_mut(number) else { continue };
-        if let Some(status) = data["status"].as_str() {
+        if let Some(status) = status.0 {
             *failed = status == "failed";
         }
-        let reported: Vec<_> = data["content"].as_array().into_iter().flatten().filter_map(diff).collect();
+        let reported: Vec<_> = content.into_iter().filter_map(diff).collect();
         if !reported.is_empty() {
             *diffs = reported;
         }
@@ -64,10 +67,31 @@ fn pieces(events: &[Value]) -> Vec<(String, ReplacedText)> {
     calls.into_iter().filter(|(_, failed)| !failed).flat_map(|(diffs, _)| diffs).collect()
 }
 
-fn diff(content: &Value) -> Option<(String, ReplacedText)> {
-    let path = content["path"].as_str().filter(|_| content["type"] == "diff")?;
-    let new = content["newText"].as_str().unwrap_or_default().to_owned();
-    Some((path.to_owned(), ReplacedText { old: content["oldText"].as_str().map(str::to_owned), new }))
+/// An update of a tool call.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReportedEdit<'a> {
+    #[serde(borrow)]
+    tool_call_id: Lenient<&'a str>,
+    status: Lenient<&'a str>,
+    #[serde(deserialize_with = "lenient::objects")]
+    content: Vec<ReportedPart<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReportedPart<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Lenient<&'a str>,
+    path: Lenient<&'a str>,
+    old_text: Lenient<&'a str>,
+    new_text: Lenient<&'a str>,
+}
+
+fn diff(part: ReportedPart<'_>) -> Option<(String, ReplacedText)> {
+    let path = part.path.0.filter(|_| part.kind.0 == Some("diff"))?;
+    let new = part.new_text.0.unwrap_or_default().to_owned();
+    Some((path.to_owned(), ReplacedText { old: part.old_text.0.map(str::to_owned), new }))
 }
 
 fn change(path: String, pieces: &[ReplacedText]) -> Option<FileChange> {

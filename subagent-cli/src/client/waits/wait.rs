@@ -3,10 +3,11 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
-use subagent_protocol::Code;
 use subagent_protocol::api::WaitRequest;
 use subagent_protocol::ids::TurnId;
+use subagent_protocol::{Code, lenient};
 use tokio::time::Instant;
 
 use super::waited::WaitResponse;
@@ -17,6 +18,37 @@ use crate::failure::{Failure, Result};
 pub(in crate::client) const GRACE: Duration = Duration::from_secs(10);
 /// Minimum duration of a limited wait in seconds (0 is unlimited).
 pub(in crate::client) const SHORTEST: f64 = 0.001;
+
+/// The newest event, or none.
+#[derive(Deserialize)]
+struct Newest {
+    event: Option<EventCursor>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventCursor {
+    event_id: String,
+}
+
+/// Returns the id of the event that ended a wait.
+#[must_use]
+pub fn matched_event(waited: &Value) -> Option<String> {
+    /// The part of the answer that says where the next wait begins.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Matched {
+        matched_event: Option<EventCursor>,
+    }
+    lenient::read::<Matched>(waited).matched_event.map(|event| event.event_id)
+}
+
+/// Returns the event that ended a wait, as it came.
+#[must_use]
+pub fn into_matched(waited: Value) -> Value {
+    let Value::Object(mut waited) = waited else { return Value::Null };
+    waited.remove("matchedEvent").unwrap_or_default()
+}
 
 /// The start position of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,14 +104,31 @@ impl DaemonClient {
     /// Those of [`DaemonClient::ask`].
     pub async fn pin(&mut self, waiting: &mut WorkerWait) -> Result<()> {
         if waiting.cursor == WaitStart::Latest {
-            let path = format!("/v1/workers/{}/events/latest", segment(&waiting.worker_id));
-            let latest = self.ask(&ApiRequest::get(path)).await?;
-            waiting.cursor = match latest["event"]["eventId"].as_str() {
-                Some(event_id) => WaitStart::After(event_id.to_owned()),
-                None => WaitStart::Beginning,
-            };
+            let newest = self.newest_event(&waiting.worker_id).await?;
+            waiting.cursor = newest.map_or(WaitStart::Beginning, WaitStart::After);
         }
         Ok(())
+    }
+
+    /// Returns the id of the worker's newest event; `None` before the first one.
+    ///
+    /// # Errors
+    /// Those of [`DaemonClient::ask`].
+    pub async fn newest_event(&mut self, worker: &str) -> Result<Option<String>> {
+        self.newest_at(format!("/v1/workers/{}/events/latest", segment(worker))).await
+    }
+
+    /// Returns the id of the newest event of all workers; `None` before the first one.
+    ///
+    /// # Errors
+    /// Those of [`DaemonClient::ask`].
+    pub async fn newest_of_all(&mut self) -> Result<Option<String>> {
+        self.newest_at("/v1/events/latest".to_owned()).await
+    }
+
+    async fn newest_at(&mut self, path: String) -> Result<Option<String>> {
+        let newest: Newest = self.ask_for(&ApiRequest::get(path)).await?;
+        Ok(newest.event.map(|event| event.event_id))
     }
 }
 

@@ -8,7 +8,7 @@ use subagent_protocol::api::WaitMany;
 use tokio::time::Instant;
 
 use super::wait::{GRACE, SHORTEST, duration};
-use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
+use crate::client::{ApiRequest, DaemonClient};
 use crate::failure::Result;
 
 /// Waits. The time counts from the first request, including reconnects. With event types, each worker
@@ -19,9 +19,7 @@ use crate::failure::Result;
 pub(crate) async fn wait(client: &mut DaemonClient, mut request: WaitMany) -> Result<Value> {
     if request.until.is_some() && !request.include_history {
         for worker in &mut request.workers {
-            let path = RequestPath::new(format!("/v1/workers/{}/events/latest", segment(&worker.worker_id)));
-            let latest = client.ask(&ApiRequest::get(path)).await?;
-            worker.from_event_id = latest["event"]["eventId"].as_str().map(str::to_owned);
+            worker.from_event_id = client.newest_event(&worker.worker_id).await?;
         }
         // A worker without events has only later ones.
         request.include_history = true;

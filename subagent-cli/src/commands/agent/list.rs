@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::DefinitionPlace;
+use super::{DefinitionPlace, ListedProblem};
 use crate::commands::agent;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &AgentListArgs, context: &CliContext) -> Result<CliOutco
     // There are always those that are built in.
     let rows = text::rows(&data, &["name", "mode", "level", "description"], "");
     // Only `agent validate` reports notes.
-    let errors = problems.iter().filter(|problem| problem["severity"] == "error").map(agent::line);
+    let errors = problems.iter().filter(|problem| problem.is_error()).map(ListedProblem::text);
     let shown: Vec<String> = std::iter::once(rows).chain(errors).collect();
     Ok(CliOutcome::report("agent.listed", data, shown.join("\n")))
 }

@@ -7,6 +7,7 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
 use subagent_config::agents::{Catalog, CatalogEntry, DefinitionProblem, DefinitionSource, McpServerRef};
 use subagent_config::policy::Rule;
@@ -74,11 +75,16 @@ pub(crate) fn brief(found: &CatalogEntry) -> Value {
         "source": source(&definition.source),
         "launcher": definition.launcher,
         "model": definition.model,
-        "startable": definition.refusals.is_empty() && found.behind.is_none(),
+        "startable": is_startable(found),
         "hides": found.hides.iter().map(|hidden| {
             json!({"name": hidden.name, "level": hidden.source.level(), "source": source(&hidden.source)})
         }).collect::<Vec<_>>(),
     })
+}
+
+/// Whether the definition can be started, and no other one hides it.
+pub(crate) fn is_startable(found: &CatalogEntry) -> bool {
+    found.definition.refusals.is_empty() && found.behind.is_none()
 }
 
 /// All of one definition.
@@ -129,42 +135,66 @@ pub(crate) fn source(source: &DefinitionSource) -> Value {
     source.path().map_or(Value::Null, |path| crate::context::path_value(path))
 }
 
-fn problem(agent: Option<&str>, from: &DefinitionSource, problem: &DefinitionProblem) -> Value {
-    json!({
-        "severity": problem.severity.as_str(), "agent": agent, "level": from.level(), "source": source(from),
-        "line": problem.at.map(|at| at.line), "column": problem.at.map(|at| at.column),
-        "key": problem.key, "message": problem.message,
-    })
+/// A problem of a definition, as it is listed.
+#[derive(Debug, Serialize)]
+pub(crate) struct ListedProblem {
+    severity: &'static str,
+    agent: Option<String>,
+    level: &'static str,
+    source: Value,
+    line: Option<u64>,
+    column: Option<u64>,
+    key: Option<String>,
+    message: String,
 }
 
-fn problems_of(found: &CatalogEntry) -> Vec<Value> {
+impl ListedProblem {
+    /// Whether the definition cannot be started.
+    pub(crate) fn is_error(&self) -> bool {
+        self.severity == "error"
+    }
+
+    /// A problem on one line: `file:line:column: severity: message`.
+    pub(crate) fn text(&self) -> String {
+        let Self { severity, agent, level, source, line, column, message, .. } = self;
+        let from = source.as_str().unwrap_or(level);
+        let place = match (line, column) {
+            (Some(line), Some(column)) => format!("{from}:{line}:{column}"),
+            _ => from.to_owned(),
+        };
+        let agent = agent.as_ref().filter(|_| source.is_null()).map(|name| format!(" ({name})"));
+        format!("{place}{}: {severity}: {message}", agent.unwrap_or_default()).replace(char::is_control, " ")
+    }
+}
+
+fn problem(agent: Option<&str>, from: &DefinitionSource, problem: &DefinitionProblem) -> ListedProblem {
+    ListedProblem {
+        severity: problem.severity.as_str(),
+        agent: agent.map(str::to_owned),
+        level: from.level(),
+        source: source(from),
+        line: problem.at.map(|at| at.line),
+        column: problem.at.map(|at| at.column),
+        key: problem.key.clone(),
+        message: problem.message.clone(),
+    }
+}
+
+pub(crate) fn problems_of(found: &CatalogEntry) -> Vec<ListedProblem> {
     let definition = &found.definition;
     let all = definition.refusals.iter().chain(&definition.notes);
     all.map(|one| problem(Some(&definition.name), &definition.source, one)).collect()
 }
 
 /// Everything that there is to say of all of them: first what cannot be started.
-pub(crate) fn problems(catalog: &Catalog) -> Vec<Value> {
+pub(crate) fn problems(catalog: &Catalog) -> Vec<ListedProblem> {
     let refused = catalog.refused.iter();
-    let mut all: Vec<Value> =
+    let mut all: Vec<ListedProblem> =
         refused.map(|one| problem(Some(&one.name), &one.source, &one.problem)).collect();
     all.extend(catalog.others.iter().map(|(source, one)| problem(None, source, one)));
     all.extend(catalog.found.iter().flat_map(problems_of));
-    all.sort_by_key(|problem| problem["severity"] != "error");
+    all.sort_by_key(|problem| !problem.is_error());
     all
-}
-
-/// A problem on one line: `file:line:column: severity: message`.
-pub(crate) fn line(problem: &Value) -> String {
-    let word = |key: &str| problem[key].as_str();
-    let from = word("source").or(word("level")).unwrap_or_default();
-    let place = match (problem["line"].as_u64(), problem["column"].as_u64()) {
-        (Some(line), Some(column)) => format!("{from}:{line}:{column}"),
-        _ => from.to_owned(),
-    };
-    let agent = word("agent").filter(|_| word("source").is_none()).map(|name| format!(" ({name})"));
-    let (severity, message) = (word("severity").unwrap_or_default(), word("message").unwrap_or_default());
-    format!("{place}{}: {severity}: {message}", agent.unwrap_or_default()).replace(char::is_control, " ")
 }
 
 /// The path of a workspace as data.

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use serde_json::Value;
+use subagent_config::agents::CatalogEntry;
 use subagent_config::start::agent::named;
 
-use super::DefinitionPlace;
+use super::{DefinitionPlace, ListedProblem};
 use crate::commands::agent;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -46,21 +47,21 @@ pub(super) fn run(args: &AgentShowArgs, context: &CliContext) -> Result<CliOutco
     let (catalog, _) = agent::catalog(&args.place, context)?;
     let found = named(&catalog, &args.name)?;
     let data = agent::whole(found);
-    Ok(CliOutcome::report("agent.shown", data.clone(), shown(data)))
+    let shown = shown(data.clone(), found);
+    Ok(CliOutcome::report("agent.shown", data, shown))
 }
 
 /// What is said, then the rules, the problems and the prompt.
-fn shown(mut data: Value) -> String {
+fn shown(mut data: Value, found: &CatalogEntry) -> String {
     if let Value::Object(fields) = &mut data {
         fields.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
     }
     let mut lines = vec![text::fields(&data, KEYS)];
-    for rule in data["permission"].as_array().into_iter().flatten() {
-        let word = |key: &str| text::value(&rule[key]);
-        lines.push(format!("rule: {}: {}", word("rule"), word("action")));
-    }
-    lines.extend(data["problems"].as_array().into_iter().flatten().map(agent::line));
-    let prompt = text::value(&data["prompt"]);
+    let definition = &found.definition;
+    let rules = definition.rules.iter();
+    lines.extend(rules.map(|rule| format!("rule: {}: {}", rule.text(), rule.action.as_str())));
+    lines.extend(agent::problems_of(found).iter().map(ListedProblem::text));
+    let prompt = &definition.prompt;
     if !prompt.is_empty() {
         lines.push(format!("\n{prompt}"));
     }

@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser;
 use serde_json::{Value, json};
 use subagent_config::agents::Catalog;
 
-use super::DefinitionPlace;
+use super::{DefinitionPlace, ListedProblem};
 use crate::command_line::flags::path;
 use crate::commands::agent;
 use crate::context::{CliContext, path_value, present_path};
@@ -47,13 +47,13 @@ pub(super) fn run(args: &AgentValidateArgs, context: &CliContext) -> Result<CliO
     };
     catalog.look_at_files(&root, &context.env);
     let problems = agent::problems(&catalog);
-    let errors = problems.iter().filter(|problem| problem["severity"] == "error").count();
+    let errors = problems.iter().filter(|problem| problem.is_error()).count();
     let looked: Vec<Value> = paths.iter().map(|path| path_value(path)).collect();
     let data = json!({
         "valid": errors == 0, "count": catalog.found.len(), "errors": errors,
         "notes": problems.len() - errors, "problems": problems, "paths": looked,
     });
-    let mut lines: Vec<String> = problems.iter().map(agent::line).collect();
+    let mut lines: Vec<String> = problems.iter().map(ListedProblem::text).collect();
     let notes = problems.len() - errors;
     lines.push(format!("agents: {}, errors: {errors}, notes: {notes}", catalog.found.len()));
     Ok(CliOutcome::Judged {

@@ -2,14 +2,15 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use subagent_protocol::api::{Inbox, InboxItem};
 use subagent_protocol::tags::Selector;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::rule::{describe_rule, task_path};
+use crate::output::rule::{describe_rule, path_of};
 use crate::output::{CliOutcome, text};
 
 /// List the open questions of agents, the oldest first
@@ -61,23 +62,27 @@ pub(super) fn run(args: &ApprovalListArgs, context: &CliContext) -> Result<CliOu
     } else {
         json!({"items": [], "count": 0})
     };
-    let items = data["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rows: Vec<Value> = items.iter().map(row).collect();
-    let keys = ["requestId", "workerId", "label", "kind", "subject", "createdAt", "deadline", "rule"];
-    let shown = text::rows(&json!({"items": rows}), &keys, "");
+    let inbox: Inbox = view(&data)?;
+    let shown = inbox.items.iter().map(row).collect::<Vec<_>>().join("\n");
     Ok(CliOutcome::list("inbox.listed", data, shown, "(nothing is asked)"))
 }
 
-/// A question with its last columns as words.
-fn row(item: &Value) -> Value {
-    let mut row = item.clone();
-    row["deadline"] = match (item["deadlineAt"].as_str(), item["onTimeout"].as_str()) {
-        (Some(at), Some(then)) => format!("{at} {then}").into(),
-        _ => Value::Null,
+/// A question as a line.
+fn row(item: &InboxItem) -> String {
+    let deadline = match (item.deadline_at, item.on_timeout) {
+        (Some(at), Some(then)) => format!("{at} {then}"),
+        _ => String::new(),
     };
-    row["rule"] = describe_rule(&item["rule"]).into();
-    if let Some(path) = task_path(item) {
-        row["label"] = path.into();
-    }
-    row
+    let task = path_of(&item.path);
+    let cells = [
+        item.request_id.as_str(),
+        item.worker_id.as_str(),
+        task.as_ref().unwrap_or(&item.label),
+        item.kind.as_str(),
+        &item.subject,
+        &item.created_at.to_string(),
+        &deadline,
+        &describe_rule(item.rule.as_ref().unwrap_or(&Value::Null)),
+    ];
+    cells.map(text::plain).join("\t")
 }

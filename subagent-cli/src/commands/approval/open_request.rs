@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
+use subagent_protocol::api::{ApprovalShown, Inbox, InboxItem};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
@@ -32,20 +33,21 @@ pub(crate) async fn find(
     kind: QuestionKind,
 ) -> Result<OpenRequest> {
     if let Some(request_id) = target.filter(|target| target.parse::<RequestId>().is_ok()) {
-        let shown = client.ask(&ApiRequest::get(format!("/v1/approvals/{}", segment(request_id)))).await?;
-        return request(&shown)
-            .ok_or_else(|| Failure::internal("the daemon's answer names no worker that asks"));
+        let path = format!("/v1/approvals/{}", segment(request_id));
+        let shown: ApprovalShown = client.ask_for(&ApiRequest::get(path)).await?;
+        return Ok(request(&shown.item));
     }
-    let listed =
-        client.ask(&ApiRequest::get(RequestPath::new("/v1/approvals").with("workerId", target))).await?;
-    let items = listed["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    choose(items, target, kind)
+    let path = RequestPath::new("/v1/approvals").with("workerId", target);
+    let listed: Inbox = client.ask_for(&ApiRequest::get(path)).await?;
+    choose(&listed.items, target, kind)
 }
 
-fn request(item: &Value) -> Option<OpenRequest> {
-    let text = |key: &str| item[key].as_str().map(str::to_owned);
-    let worker = human::named(item).to_owned();
-    Some(OpenRequest { worker_id: text("workerId")?, worker, request_id: text("requestId")? })
+fn request(item: &InboxItem) -> OpenRequest {
+    OpenRequest {
+        worker_id: item.worker_id.to_string(),
+        worker: human::called(&item.name, item.worker_id.as_str()).to_owned(),
+        request_id: item.request_id.to_string(),
+    }
 }
 
 const fn what(kind: QuestionKind) -> &'static str {
@@ -64,20 +66,20 @@ pub(crate) fn none(target: Option<&str>, kind: QuestionKind) -> Failure {
 }
 
 /// The one of the inbox's items that has this kind.
-fn choose(items: &[Value], target: Option<&str>, kind: QuestionKind) -> Result<OpenRequest> {
+fn choose(items: &[InboxItem], target: Option<&str>, kind: QuestionKind) -> Result<OpenRequest> {
     let (command, other) = match kind {
         QuestionKind::Permission => ("approve", "answer"),
         QuestionKind::Elicitation => ("answer", "approve"),
     };
-    let wanted = kind.as_str();
-    let (fitting, others): (Vec<&Value>, Vec<&Value>) = items.iter().partition(|item| item["kind"] == wanted);
+    let (fitting, others): (Vec<&InboxItem>, Vec<&InboxItem>) =
+        items.iter().partition(|item| item.kind == kind);
     match fitting.as_slice() {
-        [one] => request(one).ok_or_else(|| Failure::internal("the inbox has an item without its ids")),
+        [one] => Ok(request(one)),
         [] => {
             let failure = none(target, kind);
-            Err(match others.first().and_then(|item| item["requestId"].as_str()) {
-                Some(request_id) => {
-                    failure.with("recommendedCommand", format!("subagent {other} {request_id}"))
+            Err(match others.first() {
+                Some(item) => {
+                    failure.with("recommendedCommand", format!("subagent {other} {}", item.request_id))
                 }
                 None => failure,
             })
@@ -87,8 +89,8 @@ fn choose(items: &[Value], target: Option<&str>, kind: QuestionKind) -> Result<O
             let requests: Vec<Value> = named
                 .map(|item| {
                     json!({
-                        "requestId": item["requestId"], "workerId": item["workerId"], "name": item["name"],
-                        "subject": item["subject"],
+                        "requestId": item.request_id, "workerId": item.worker_id, "name": item.name,
+                        "subject": item.subject,
                     })
                 })
                 .collect();
@@ -104,8 +106,13 @@ fn choose(items: &[Value], target: Option<&str>, kind: QuestionKind) -> Result<O
 mod tests {
     use super::*;
 
-    fn item(number: u8, kind: &str) -> Value {
-        json!({"requestId": format!("ap_000000000{number}"), "workerId": "w_1", "kind": kind})
+    fn item(number: u8, kind: &str) -> InboxItem {
+        let item = json!({
+            "requestId": format!("ap_000000000{number}"), "workerId": "w_0123456789", "label": "x", "kind": kind,
+            "controllerId": "ctl_1", "turnId": null, "toolKind": null, "subject": "s", "status": "pending",
+            "createdAt": "2026-11-21T20:29:42+00:00", "deadlineAt": null, "onTimeout": null, "rule": null,
+        });
+        serde_json::from_value(item).unwrap()
     }
 
     #[test]

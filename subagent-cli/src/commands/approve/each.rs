@@ -3,11 +3,11 @@
 
 use std::process::ExitCode;
 
-use serde_json::Value;
 use subagent_config::Workspace;
+use subagent_protocol::api::Inbox;
 use subagent_protocol::state::QuestionKind;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
 use crate::commands::waiting::status_line;
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
@@ -27,9 +27,10 @@ pub(super) fn run(
     let mut follower = DaemonClient::new(context, workspace);
     block_on(async {
         let Some(mut dialog) = Dialog::open(context.format, true) else { return Ok(None) };
-        let listed =
-            client.ask(&ApiRequest::get(RequestPath::new("/v1/approvals").with("workerId", worker))).await?;
-        let open = permissions(&listed);
+        let path = RequestPath::new("/v1/approvals").with("workerId", worker);
+        let listed: Inbox = client.ask_for(&ApiRequest::get(path)).await?;
+        let permissions = listed.items.iter().filter(|item| item.kind == QuestionKind::Permission);
+        let open: Vec<QuestionRef> = permissions.map(QuestionRef::of_item).collect();
         if open.len() < 2 {
             return Ok(None);
         }
@@ -53,17 +54,6 @@ pub(crate) async fn one(
     follower: &mut DaemonClient,
     question: &QuestionRef,
 ) -> Result<DialogOutcome> {
-    let path = format!("/v1/workers/{}/events/latest", segment(&question.worker_id));
-    let latest = client.ask(&ApiRequest::get(path)).await?;
-    dialog.ask_waited(client, follower, question, &latest["event"]).await
-}
-
-fn permissions(listed: &Value) -> Vec<QuestionRef> {
-    let items = listed["items"].as_array().into_iter().flatten();
-    let kind = QuestionKind::Permission;
-    let question = |item: &Value| {
-        let text = |key: &str| item[key].as_str().map(str::to_owned);
-        Some(QuestionRef { worker_id: text("workerId")?, request_id: text("requestId")?, kind })
-    };
-    items.filter(|item| item["kind"] == kind.as_str()).filter_map(question).collect()
+    let newest = client.newest_event(&question.worker_id).await?;
+    dialog.ask_waited(client, follower, question, newest).await
 }

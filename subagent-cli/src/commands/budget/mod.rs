@@ -4,11 +4,12 @@ mod set;
 mod show;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 use subagent_protocol::api::ControllerChoice;
-use subagent_protocol::budget::{LimitsChange, OnLimit, OnUnknown};
+use subagent_protocol::budget::{BudgetView, LimitsChange, OnLimit, OnUnknown, Used};
 
-use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::client::{ApiRequest, DaemonClient, segment, view};
 use crate::command_line::flags::budget::BudgetFlags;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -31,9 +32,6 @@ impl BudgetCommand {
         }
     }
 }
-
-/// The columns for people.
-const COLUMNS: [&str; 4] = ["turns", "wallTime", "tokens", "cost"];
 
 /// What flags and the key `budget` of `--input` say.
 ///
@@ -71,40 +69,68 @@ fn no_controller(choice: &ControllerChoice) -> Failure {
         .recommend("run `subagent controller init` in the workspace")
 }
 
-/// One line for the controller and one for each worker, or the worker's.
-fn lines(data: &Value) -> String {
-    if data.get("workerId").is_some() {
-        return line(&data["workerId"], data);
-    }
-    let mut lines = vec![line(&data["controllerId"], &data["controller"])];
-    let workers = data["workers"].as_array().into_iter().flatten();
-    lines.extend(workers.map(|worker| line(&worker["workerId"], worker)));
-    lines.join("\n")
+/// The budget of a controller and of its workers, or of one worker.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum ShownBudgets {
+    Controller {
+        #[serde(flatten)]
+        controller: ControllerBudget,
+        workers: Vec<NamedBudget>,
+    },
+    Worker(NamedBudget),
 }
 
-fn line(id: &Value, budget: &Value) -> String {
-    let mut row = json!({ "id": id });
-    for column in COLUMNS {
-        let used = &budget[column];
-        let word = |key: &str| text::value(&used[key]);
-        let amount = if used["used"].is_null() { "unknown".to_owned() } else { word("used") };
-        let limit = if used["limit"].is_null() { String::new() } else { format!(" of {}", word("limit")) };
-        let unit = match (column, used["unit"].as_str()) {
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ControllerBudget {
+    controller_id: String,
+    controller: BudgetView,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NamedBudget {
+    worker_id: String,
+    #[serde(flatten)]
+    budget: BudgetView,
+}
+
+/// One line for the controller and one for each worker, or the worker's.
+fn lines(data: &Value) -> Result<String> {
+    let of_worker = |worker: &NamedBudget| line(&worker.worker_id, &worker.budget);
+    Ok(match view(data)? {
+        ShownBudgets::Worker(worker) => of_worker(&worker),
+        ShownBudgets::Controller { controller, workers } => {
+            let first = line(&controller.controller_id, &controller.controller);
+            std::iter::once(first).chain(workers.iter().map(of_worker)).collect::<Vec<_>>().join("\n")
+        }
+    })
+}
+
+fn line(id: &str, budget: &BudgetView) -> String {
+    let BudgetView { turns, wall_time, tokens, cost, .. } = budget;
+    let columns = [("turns", turns), ("wallTime", wall_time), ("tokens", tokens), ("cost", cost)];
+    let cells = columns.map(|(column, Used { used, limit, unit, unreported, .. })| {
+        let amount = if used.is_null() { "unknown".to_owned() } else { text::value(used) };
+        let limit = if limit.is_null() { String::new() } else { format!(" of {}", text::value(limit)) };
+        let unit = match (column, unit) {
             ("wallTime" | "cost", Some(unit)) => format!(" {unit}"),
             _ => String::new(),
         };
-        let missing = match used["unreported"].as_u64() {
-            None | Some(0) => String::new(),
-            Some(turns) => format!(" ({turns} unreported)"),
+        let missing = match unreported {
+            0 => String::new(),
+            turns => format!(" ({turns} unreported)"),
         };
-        row[column] = format!("{column} {amount}{limit}{unit}{missing}").into();
-    }
-    let keys = ["id", COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3]];
-    text::rows(&json!({"items": [row]}), &keys, "")
+        text::plain(&format!("{column} {amount}{limit}{unit}{missing}"))
+    });
+    format!("{}\t{}", text::plain(id), cells.join("\t"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -116,10 +142,12 @@ mod tests {
             "wallTime": used(json!(1.5), Value::Null, json!("seconds"), 0),
             "tokens": used(json!(240), json!(1000), json!("tokens"), 1),
             "cost": used(Value::Null, Value::Null, Value::Null, 3),
+            "onLimit": "refuse",
+            "onUnknown": "warn",
         });
         let shown = "w_1\tturns 3 of 20\twallTime 1.5 seconds\ttokens 240 of 1000 (1 unreported)\tcost unknown (3 unreported)";
-        assert_eq!(lines(&data), shown);
+        assert_eq!(lines(&data).unwrap(), shown);
         let both = json!({"controllerId": "ctl_1", "controller": data, "workers": [data]});
-        assert_eq!(lines(&both), format!("{}\n{shown}", shown.replace("w_1", "ctl_1")));
+        assert_eq!(lines(&both).unwrap(), format!("{}\n{shown}", shown.replace("w_1", "ctl_1")));
     }
 }

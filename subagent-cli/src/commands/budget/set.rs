@@ -3,8 +3,8 @@
 use clap::Args;
 use subagent_protocol::api::ChangeControllerBudget;
 
-use super::{line, no_controller, typed};
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use super::{ControllerBudget, line, no_controller, typed};
+use crate::client::{ApiRequest, DaemonClient, block_on, view};
 use crate::command_line::flags::budget::BudgetFlags;
 use crate::command_line::flags::{ControllerFlags, JsonFlag};
 use crate::commands::targets::has_state;
@@ -46,6 +46,7 @@ pub(super) fn run(args: BudgetSetArgs, context: &CliContext) -> Result<CliOutcom
     let ask = ApiRequest::change("/v1/budgets", &ChangeControllerBudget { choice, limits })?;
     let mut client = DaemonClient::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = line(&data["controllerId"], &data["controller"]);
+    let ControllerBudget { controller_id, controller } = view(&data)?;
+    let shown = line(&controller_id, &controller);
     Ok(CliOutcome::report("budget.set", data, shown))
 }

@@ -2,16 +2,18 @@
 
 use clap::Args;
 use serde_json::Value;
+use subagent_protocol::api::WorkerList;
 
 use super::{lines, no_controller};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::command_line::flags::{ControllerFlags, JsonFlag};
+use crate::commands::targets::selected::WorkerHead;
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::controller;
 use crate::failure::Result;
 use crate::output::terminal::OutputTerminal;
-use crate::output::{CliOutcome, OutputFormat};
+use crate::output::{CliOutcome, OutputFormat, json};
 
 /// Show what a controller's workers have used, and what they may use
 ///
@@ -59,24 +61,23 @@ pub(super) fn run(args: BudgetShowArgs, context: &CliContext) -> Result<CliOutco
         }
         Ok(data)
     })?;
-    let shown = lines(&data);
+    let shown = lines(&data)?;
     Ok(CliOutcome::report("budget.shown", data, shown))
 }
 
 /// Adds the names that people know workers by.
 async fn name_workers(client: &mut DaemonClient, data: &mut Value) -> Result<()> {
-    let listed: Value = client.ask(&ApiRequest::get("/v1/workers?all=true")).await?;
-    let name = |id: &Value| {
-        let known = listed["items"].as_array().into_iter().flatten();
-        known.clone().find(|worker| worker["workerId"] == *id).map(|worker| worker["name"].clone())
-    };
-    if let Some(name) = name(&data["workerId"]) {
-        data["name"] = name;
-    }
-    for worker in data["workers"].as_array_mut().into_iter().flatten() {
-        if let Some(name) = name(&worker["workerId"]) {
-            worker["name"] = name;
+    let listed: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers?all=true")).await?;
+    let add_name = |budget: &mut Value| {
+        let id = WorkerHead::of(budget).worker_id;
+        let known = listed.items.iter().find(|worker| Some(worker.worker_id.as_str()) == id);
+        if let Some(worker) = known {
+            json::extend(budget, [("name", worker.name.as_str().into())]);
         }
+    };
+    match data.get_mut("workers").and_then(Value::as_array_mut) {
+        Some(workers) => workers.iter_mut().for_each(add_name),
+        None => add_name(data),
     }
     Ok(())
 }

@@ -40,11 +40,8 @@ pub(super) fn run(args: &ConfigInitArgs, context: &CliContext) -> Result<CliOutc
     let target = init::target(args.path.as_deref(), scope, args.cwd.as_deref(), &context.env)?;
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let written = init::init(target, scope, existing)?;
-    let data = json!({
-        "path": path_value(&written.path),
-        "scope": written.scope.as_str(),
-        "overwritten": written.overwritten,
-    });
-    let shown = json!({"configPath": data["path"], "scope": data["scope"]});
+    let (path, scope) = (path_value(&written.path), written.scope.as_str());
+    let shown = json!({"configPath": path, "scope": scope});
+    let data = json!({"path": path, "scope": scope, "overwritten": written.overwritten});
     Ok(CliOutcome::report("config.initialized", data, text::fields(&shown, &["configPath", "scope"])))
 }

@@ -46,7 +46,7 @@ pub(super) fn run(args: &ConfigShowArgs, context: &CliContext) -> Result<CliOutc
     let text = match args.origin {
         false => shown::yaml(&merged).map_err(Failure::internal)?,
         true => {
-            data["values"] = entries.iter().map(value).collect();
+            one_line::extend(&mut data, [("values", entries.iter().map(value).collect())]);
             entries.iter().map(line).collect::<Vec<_>>().join("\n")
         }
     };

@@ -8,11 +8,11 @@ use subagent_config::controller_hint::{self, ControllerHint};
 use subagent_config::{ConfigError, Workspace};
 use subagent_protocol::api::ControllerInitialized;
 
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, view};
 use crate::command_line::flags::JsonFlag;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, complain, text};
+use crate::output::{CliOutcome, complain, json, text};
 
 /// Whether an ownership is shown as lines for a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +46,8 @@ pub(crate) fn grant(
 ) -> Result<CliOutcome> {
     let mut client = DaemonClient::new(context, workspace);
     let mut data = block_on(async move { client.ask(&ask).await })?;
-    let granted: ControllerInitialized = serde_json::from_value(data.clone())
-        .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
-    data["hintPath"] = path_value(&leave_hint(&granted, &workspace.root));
+    let granted: ControllerInitialized = view(&data)?;
+    let hint_path = path_value(&leave_hint(&granted, &workspace.root));
     let owner = &granted.owner;
     if show == Show::Variables {
         return Ok(CliOutcome::Lines(format!(
@@ -57,9 +56,10 @@ pub(crate) fn grant(
         )));
     }
     let shown = json!({
-        "controllerId": data["controllerId"], "workspaceKey": data["workspaceKey"],
-        "epoch": owner.epoch, "hintPath": data["hintPath"],
+        "controllerId": granted.controller_id, "workspaceKey": granted.workspace_key,
+        "epoch": owner.epoch, "hintPath": hint_path,
     });
+    json::extend(&mut data, [("hintPath", hint_path)]);
     let shown = text::fields(&shown, &["controllerId", "workspaceKey", "epoch", "hintPath"]);
     Ok(CliOutcome::report(kind, data, shown))
 }

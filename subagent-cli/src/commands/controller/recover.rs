@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use subagent_protocol::lenient;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, items_mut};
 use crate::command_line::flags::{JsonFlag, path};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present_path};
 use crate::failure::Result;
-use crate::output::{CliOutcome, text};
+use crate::output::{CliOutcome, json, text};
 
 /// List controllers whose owner may have died
 ///
@@ -40,8 +42,9 @@ pub(super) fn run(args: &ControllerRecoverArgs, context: &CliContext) -> Result<
     } else {
         json!({"items": [], "count": 0, "workspaceFilter": filter})
     };
-    for item in data["items"].as_array_mut().into_iter().flatten() {
-        item["suggestedAction"] = suggested(item, &workspace.root);
+    for item in items_mut(&mut data) {
+        let suggested = suggested(item, &workspace.root);
+        json::extend(item, [("suggestedAction", suggested)]);
     }
     let shown = text::rows(&data, &["controllerId", "state", "workspaceKey"], "(no controllers)");
     Ok(CliOutcome::report("controller.recovered", data, shown))
@@ -50,7 +53,15 @@ pub(super) fn run(args: &ControllerRecoverArgs, context: &CliContext) -> Result<
 /// The command that takes over from an owner that is dead, or may be. Its `--cwd` is the workspace of this command and
 /// not the controller's, which may be gone or have another state dir: from here the controller was found.
 fn suggested(item: &Value, root: &Path) -> Value {
-    match (item["state"].as_str(), item["controllerId"].as_str()) {
+    /// A controller, as far as the command depends on it.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct ListedController<'a> {
+        state: Option<&'a str>,
+        controller_id: Option<&'a str>,
+    }
+    let ListedController { state, controller_id } = lenient::read(item);
+    match (state, controller_id) {
         (Some("orphaned" | "conflicted"), Some(id)) => {
             let root = root.to_string_lossy();
             let root = shell_words::quote(&root);

@@ -1,8 +1,10 @@
 //! `controller release`: ends an ownership.
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::api::ReleaseController;
+use subagent_protocol::lenient;
 
 use crate::client::{ApiRequest, DaemonClient, block_on};
 use crate::command_line::flags::{ControllerFlags, JsonFlag};
@@ -39,8 +41,16 @@ pub(super) fn run(args: &ControllerReleaseArgs, context: &CliContext) -> Result<
 }
 
 fn shown(data: &Value) -> String {
-    let released = if data["released"] == true { "True" } else { "False" };
-    format!("controllerId: {}\nreleased: {released}", data["controllerId"].as_str().unwrap_or_default())
+    /// The release, as far as it is shown as lines.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct ReleaseLines<'a> {
+        controller_id: &'a str,
+        released: bool,
+    }
+    let ReleaseLines { controller_id, released } = lenient::read(data);
+    let released = if released { "True" } else { "False" };
+    format!("controllerId: {controller_id}\nreleased: {released}")
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! `controller status`: who owns a workspace, and what the caller's handle is worth.
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, ControllerHandle};
+use subagent_protocol::{Code, lenient};
 
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
 use crate::command_line::flags::{ControllerFlags, JsonFlag};
@@ -57,22 +58,43 @@ fn without_state(choice: &ControllerChoice, handle: Option<&ControllerHandle>) -
     }))
 }
 
+/// The status, as far as it is shown as lines.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StatusLines<'a> {
+    state: &'a str,
+    controller_id: Option<&'a str>,
+    active_owner: Option<OwnerLines>,
+    env_handle: Option<HandleLines>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OwnerLines {
+    epoch: u64,
+    pid: i32,
+}
+
+#[derive(Debug, Deserialize)]
+struct HandleLines {
+    valid: bool,
+}
+
 fn shown(data: &Value) -> String {
-    let word = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-    let mut lines = vec![format!("state: {}", word("state"))];
-    if data["controllerId"].is_null() {
+    let StatusLines { state, controller_id, active_owner, env_handle } = lenient::read(data);
+    let mut lines = vec![format!("state: {state}")];
+    let Some(controller_id) = controller_id else {
         lines.push("controllerId: (none)".to_owned());
         return lines.join("\n");
-    }
-    lines.push(format!("controllerId: {}", word("controllerId")));
-    match &data["activeOwner"] {
-        Value::Null => lines.push("owner: (none)".to_owned()),
-        owner => {
-            lines.push(format!("owner.epoch: {}", owner["epoch"]));
-            lines.push(format!("owner.pid: {}", owner["pid"]));
+    };
+    lines.push(format!("controllerId: {controller_id}"));
+    match active_owner {
+        None => lines.push("owner: (none)".to_owned()),
+        Some(OwnerLines { epoch, pid }) => {
+            lines.push(format!("owner.epoch: {epoch}"));
+            lines.push(format!("owner.pid: {pid}"));
         }
     }
-    let valid = data["envHandle"]["valid"].as_bool().unwrap_or_default();
+    let valid = env_handle.is_some_and(|handle| handle.valid);
     lines.push(format!("env.valid: {}", if valid { "True" } else { "False" }));
     lines.join("\n")
 }

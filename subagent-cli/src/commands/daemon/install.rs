@@ -16,7 +16,7 @@ use crate::client::block_on;
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, text as lines};
+use crate::output::{CliOutcome, json, text as lines};
 
 /// Have systemd keep this workspace's daemon: a unit of your own user manager
 ///
@@ -52,7 +52,7 @@ pub(super) fn run(args: &DaemonInstallArgs, context: &CliContext) -> Result<CliO
         "program": path_value(&program),
     });
     if args.print {
-        data["text"] = text.as_str().into();
+        json::extend(&mut data, [("text", text.as_str().into())]);
         return Ok(CliOutcome::report("daemon.unit", data, text.trim_end().to_owned()));
     }
     // Its program would be the daemon from then on.
@@ -71,7 +71,7 @@ pub(super) fn run(args: &DaemonInstallArgs, context: &CliContext) -> Result<CliO
         None => vec![],
         Some(_) => vec![in_words(&["daemon-reload"]), in_words(&["enable", "--now", &unit.name])],
     };
-    data["enabled"] = missing.is_none().into();
+    json::extend(&mut data, [("enabled", missing.is_none().into())]);
     Ok(report("daemon.installed", data, &["enabled"], missing, left))
 }
 
@@ -90,8 +90,7 @@ pub(super) fn report(
     for command in &left {
         shown.push_str(&format!("\ntype: {command}"));
     }
-    data["problem"] = missing.into();
-    data["commands"] = left.into();
+    json::extend(&mut data, [("problem", missing.into()), ("commands", left.into())]);
     CliOutcome::report(kind, data, shown)
 }
 

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::api::{DiffSource, WorkerOverview, WorkerView, WorktreeView};
@@ -23,6 +24,7 @@ use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::show::overview;
 use crate::context::CliContext;
 use crate::failure::Result;
+use crate::output::human::CountedChanges;
 use crate::output::terminal::OutputTerminal;
 use crate::output::{self, CliOutcome, OutputFormat, human};
 use rendered::DiffFormat;
@@ -93,7 +95,13 @@ pub(super) fn run(mut args: DiffArgs, context: &CliContext) -> Result<CliOutcome
         (false, true) => DiffFormat::Names,
         (false, false) => DiffFormat::Patch,
     };
-    print(&found, form, human::named(&shown))
+    print(&found, form, name_of(&shown))
+}
+
+/// The name of a worker, or its id where the daemon gives no name.
+fn name_of(worker: &WorkerOverview) -> &str {
+    let worker = &worker.shown.worker;
+    human::called(&worker.name, worker.worker_id.as_str())
 }
 
 /// The data of `worker.diff`.
@@ -139,14 +147,19 @@ fn look(
     patches: bool,
     workspace: &Workspace,
     context: &CliContext,
-) -> Result<(Value, DetectedChanges)> {
+) -> Result<(WorkerOverview, DetectedChanges)> {
     let mut client = DaemonClient::new(context, workspace);
     block_on(async move {
-        let data = overview::of(&mut client, worker, workspace).await?;
-        let worker: WorkerOverview = read(data.clone())?;
+        let worker: WorkerOverview = read(overview::of(&mut client, worker, workspace).await?)?;
         let found = found(&mut client, &worker, context, patches, PATIENCE).await?;
-        Ok((data, found))
+        Ok((worker, found))
     })
+}
+
+/// The events of a worker, as they came.
+#[derive(Debug, Deserialize)]
+pub(crate) struct InspectedEvents {
+    pub(crate) events: Vec<Value>,
 }
 
 /// What git says has changed; where it cannot say, what the agent has reported.
@@ -180,9 +193,8 @@ fn of_copy(copy: &WorktreeView, context: &CliContext) -> std::result::Result<Cha
 async fn reported_by(client: &mut DaemonClient, worker: &WorkerView) -> Result<Changes> {
     let path = format!("/v1/workers/{}/inspect", segment(worker.worker_id.as_str()));
     let path = RequestPath::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
-    let inspected = client.ask(&ApiRequest::get(path)).await?;
-    let events = inspected["events"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(reported(events, Path::new(&worker.cwd)))
+    let inspected: InspectedEvents = client.ask_for(&ApiRequest::get(path)).await?;
+    Ok(reported(&inspected.events, Path::new(&worker.cwd)))
 }
 
 /// The changed files with their numbers of lines, of the worker with this id.
@@ -215,19 +227,19 @@ fn compared(
 }
 
 /// The number of changed files and lines, if git can count them quickly.
-pub(super) fn counted(worker: &WorkerOverview, context: &CliContext) -> Option<Value> {
+pub(super) fn counted(worker: &WorkerOverview, context: &CliContext) -> Option<CountedChanges> {
     let changes = compared(worker, context, false, PATIENCE_OF_COUNT).ok()?;
     let (added, deleted) = total(&changes);
-    Some(json!({"files": changes.len(), "added": added, "deleted": deleted}))
+    Some(CountedChanges { files: changes.len() as u64, added, deleted })
 }
 
-fn data(worker: &Value, found: &DetectedChanges) -> Value {
+fn data(worker: &WorkerOverview, found: &DetectedChanges) -> Value {
     let (added, deleted) = total(&found.changes);
     json!({
-        "workerId": worker["workerId"],
+        "workerId": worker.shown.worker.worker_id,
         "source": found.source,
         "reason": found.reason,
-        "base": if found.source == DiffSource::Git { worker["base"].clone() } else { Value::Null },
+        "base": (found.source == DiffSource::Git).then_some(&worker.base),
         "files": found.changes,
         "added": added,
         "deleted": deleted,

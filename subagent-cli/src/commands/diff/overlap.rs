@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 
-use super::{DiffArgs, look};
+use super::{DiffArgs, look, name_of};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, human, text};
+use crate::output::{CliOutcome, text};
 
 pub(super) fn run(args: DiffArgs, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
     if args.stat {
@@ -19,7 +19,7 @@ pub(super) fn run(args: DiffArgs, workspace: &Workspace, context: &CliContext) -
     let mut notes = Vec::new();
     for worker in args.workers {
         let (shown, found) = look(Some(worker), false, workspace, context)?;
-        let name = human::named(&shown).to_owned();
+        let name = name_of(&shown).to_owned();
         if workers.contains(&name) {
             continue;
         }
@@ -34,17 +34,14 @@ pub(super) fn run(args: DiffArgs, workspace: &Workspace, context: &CliContext) -
         workers.push(name);
     }
     touched.retain(|_, names| names.len() > 1);
+    let line = |(path, workers): (&String, &Vec<String>)| match args.name_only {
+        true => text::plain(path),
+        false => format!("{}\t{}", text::plain(path), text::plain(&workers.join(" "))),
+    };
+    let lines = touched.iter().map(line).collect::<Vec<_>>().join("\n");
     let items: Vec<Value> =
         touched.into_iter().map(|(path, workers)| json!({"path": path, "workers": workers})).collect();
-    let keys: &[&str] = if args.name_only { &["path"] } else { &["path", "workers"] };
     let data = json!({"workers": workers, "count": items.len(), "items": items});
-    let mut shown = data.clone();
-    for item in shown["items"].as_array_mut().into_iter().flatten() {
-        let names: Vec<&str> =
-            item["workers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        item["workers"] = names.join(" ").into();
-    }
-    let lines = text::rows(&shown, keys, "");
     if lines.is_empty() {
         notes.push("(no file was changed by more than one of them)".to_owned());
     }

@@ -4,20 +4,23 @@ pub(crate) mod flags;
 
 use std::path::Path;
 
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    ChangeSchedule, ControllerChoice, RunTask, ScheduledMessage, ScheduledWork, TaskMode, TaskOverrides,
+    ChangeSchedule, ControllerChoice, DeclarationProblem, RunTask, ScheduledMessage, ScheduledWork, TaskMode,
+    TaskOverrides,
 };
 use subagent_protocol::clean::one_line;
+use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::schedule::FiringStatus;
 
 use self::flags::{FiringFlagsArgs, OneStarter};
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, items_mut, segment};
 use crate::commands::message::text_source::TextSources;
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present, present_path};
-use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, human, text};
+use crate::failure::{ErrorText, Failure, Result};
+use crate::output::{CliOutcome, human, json, text};
 use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
@@ -151,14 +154,14 @@ impl Starters {
             false => json!({"items": [], "count": 0}),
         };
         let lines = text::rows(&self.all_seen(&data), self.columns, "");
-        let problems: Vec<String> =
-            data["problems"].as_array().into_iter().flatten().map(not_in_effect).collect();
+        let declared: Declared = lenient::read(&data);
+        let problems: Vec<String> = declared.problems.iter().map(not_in_effect).collect();
         Ok(CliOutcome::list(kind, data, lines, empty).with_notes(&problems))
     }
 
     fn all_seen(&self, data: &Value) -> Value {
         let mut seen = data.clone();
-        for item in seen["items"].as_array_mut().into_iter().flatten() {
+        for item in items_mut(&mut seen) {
             *item = self.seen(item);
         }
         seen
@@ -168,25 +171,48 @@ impl Starters {
     fn seen(&self, item: &Value) -> Value {
         let mut seen = item.clone();
         (self.readable)(&mut seen);
-        if let Ok(work) = ScheduledWork::deserialize(&item["work"]) {
-            seen["work"] = human::work(&work).into();
+        let StarterParts { work, error, last_firing } = lenient::read(item);
+        if let Some(work) = work.0 {
+            json::extend(&mut seen, [("work", human::work(&work).into())]);
         }
-        if let Some(message) = item["error"]["message"].as_str() {
-            seen["error"] = message.into();
+        if let Some(error) = error.0 {
+            json::extend(&mut seen, [("error", error.message.into())]);
         }
-        if let Some(status) = item["lastFiring"]["status"].as_str() {
-            seen["last"] = status.into();
+        if let Some(firing) = last_firing.0 {
+            json::extend(&mut seen, [("last", firing.status.as_str().into())]);
         }
         seen
     }
 }
 
+/// The parts of a schedule, a trigger or a firing that have a text of their own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StarterParts<'a> {
+    work: Lenient<ScheduledWork>,
+    #[serde(borrow)]
+    error: Lenient<ErrorText<'a>>,
+    last_firing: Lenient<LastFiring>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LastFiring {
+    status: FiringStatus,
+}
+
+/// The entries of the config file that are not in effect.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Declared {
+    problems: Vec<DeclarationProblem>,
+}
+
 /// An entry of the config file that the daemon could not take, in a line.
-fn not_in_effect(problem: &Value) -> String {
-    let file = problem["file"].as_str().unwrap_or_default();
-    let line = problem["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
-    let message = problem["error"]["message"].as_str().unwrap_or_default();
-    let text = match problem["name"].as_str() {
+fn not_in_effect(problem: &DeclarationProblem) -> String {
+    let DeclarationProblem { name, file, line, error } = problem;
+    let (file, message) = (file.display(), &error.message);
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    let text = match name {
         Some(name) => format!("{file}{line}: {name} is not in effect: {message}"),
         // The message begins with the file.
         None => format!("the previous schedules and triggers stay: {message}"),

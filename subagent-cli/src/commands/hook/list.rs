@@ -46,17 +46,13 @@ pub(super) fn run(args: &HookListArgs, context: &CliContext) -> Result<CliOutcom
         }
         _ => Trusted::default(),
     };
-    let items: Vec<Value> = found
-        .iter()
-        .flat_map(|(origin, agent)| {
-            let is_trusted = trusted.allows(origin.origin, &origin.file, &origin.hooks.sha256);
-            origin.hooks.entries.iter().map(move |entry| item(entry, origin, agent.as_deref(), is_trusted))
-        })
-        .collect();
-    let mut files: Vec<String> = Vec::new();
-    for item in items.iter().filter(|item| item["trusted"] == false) {
-        let file = item["file"].as_str().unwrap_or_default().to_owned();
-        if !files.contains(&file) {
+    let (mut items, mut files) = (Vec::new(), Vec::new());
+    for (origin, agent) in &found {
+        let is_trusted = trusted.allows(origin.origin, &origin.file, &origin.hooks.sha256);
+        let entries = origin.hooks.entries.iter();
+        items.extend(entries.map(|entry| item(entry, origin, agent.as_deref(), is_trusted)));
+        let file = origin.file.to_string_lossy().into_owned();
+        if !is_trusted && !origin.hooks.entries.is_empty() && !files.contains(&file) {
             files.push(file);
         }
     }

@@ -14,7 +14,7 @@ use crate::commands::targets::has_state;
 use crate::context::{CliContext, present_path};
 use crate::dialog::confirm as ask;
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, complain, text};
+use crate::output::{CliOutcome, complain, json, text};
 
 /// Trust the hooks of a file, as long as its content stays the same
 ///
@@ -73,7 +73,7 @@ pub(super) fn run(args: &HookTrustArgs, context: &CliContext) -> Result<CliOutco
     }
     let ask = ApiRequest::change("/v1/hooks/trust", &TrustHooks { file, sha256: hooks.sha256.clone() })?;
     let mut data = block_on(async move { client.ask(&ask).await })?;
-    data["hooks"] = hooks.entries.iter().map(report).collect();
+    json::extend(&mut data, [("hooks", hooks.entries.iter().map(report).collect())]);
     let lines = hooks.entries.iter().map(line);
     let lines = std::iter::once(text::fields(&data, &["file", "sha256"])).chain(lines);
     let shown = lines.collect::<Vec<_>>().join("\n");

@@ -92,7 +92,7 @@ fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> LoginState 
     let report = handshake::LauncherAgent::of(&loaded.config, name, None, context)
         .and_then(|agent| asked(&agent, LIMIT, context));
     match report {
-        Ok(report) if report["error"].is_null() && report["loginWanted"] != true => LoginState::Done,
+        Ok(report) if report.is_ready() => LoginState::Done,
         Ok(_) => LoginState::Wanted,
         Err(failure) if failure.is(Code::AuthRequired) => LoginState::Wanted,
         Err(failure) => LoginState::Failed(failure.code.to_string()),

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use subagent_config::start::launcher::runnable;
 use subagent_config::{Config, ResolvedLauncher, Workspace, handshakes, launcher, model, workspace};
 use subagent_protocol::Code;
-use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
+use subagent_protocol::ask::{AgentQueryResult, AgentQuestion, PhaseTime};
 use subagent_protocol::details::AuthStatus;
 use subagent_protocol::handshake::Handshake;
 use subagent_protocol::time::Timestamp;
@@ -93,23 +94,20 @@ impl<'a> LauncherAgent<'a> {
     }
 
     /// What the agent said of itself, for people and programs, without the raw answers.
-    pub(crate) fn report(&self, answer: &AgentQueryResult) -> Value {
+    pub(crate) fn report(&self, answer: &AgentQueryResult) -> AgentReport {
         let initialize = answer.initialize.as_ref().unwrap_or(&Value::Null);
-        let mut report = json!(Handshake::of(initialize, answer.session.as_ref()));
-        report["at"] = json!(now());
-        report["phases"] = json!(answer.phases);
-        // Some agents open a session without a login, and report the missing login beside it.
-        if answer.error.is_none() && answer.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out) {
-            report["loginWanted"] = true.into();
+        let logged_out = answer.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
+        AgentReport {
+            handshake: Handshake::of(initialize, answer.session.as_ref()),
+            at: now(),
+            phases: answer.phases.clone(),
+            // Some agents open a session without a login, and report the missing login beside it.
+            login_wanted: answer.error.is_none() && logged_out,
+            error: answer.error.clone().map(|error| {
+                let Failure { code, message, details, .. } = self.advised(Failure::from(error));
+                AgentRefusal { code, message, details }
+            }),
         }
-        report["error"] = match &answer.error {
-            None => Value::Null,
-            Some(error) => {
-                let Failure { code, message, details, .. } = self.advised(Failure::from(error.clone()));
-                json!({"code": code, "message": message, "details": details})
-            }
-        };
-        report
     }
 
     /// Forgets what it said of itself.
@@ -117,6 +115,34 @@ impl<'a> LauncherAgent<'a> {
         if let Some(workspace) = workspace_of(self.context) {
             handshakes::forget(&workspace.state_dir, self.name);
         }
+    }
+}
+
+/// What an agent said of itself, and how it was asked.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AgentReport {
+    #[serde(flatten)]
+    pub(crate) handshake: Handshake,
+    pub(crate) at: Timestamp,
+    pub(crate) phases: Vec<PhaseTime>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) login_wanted: bool,
+    /// What it refused, with what to do about it.
+    pub(crate) error: Option<AgentRefusal>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct AgentRefusal {
+    pub(crate) code: Box<str>,
+    pub(crate) message: String,
+    pub(crate) details: Map<String, Value>,
+}
+
+impl AgentReport {
+    /// Whether the agent opened a session and does not ask for a login.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.error.is_none() && !self.login_wanted
     }
 }
 

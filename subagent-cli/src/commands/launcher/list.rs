@@ -8,7 +8,7 @@ use super::installed;
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::{CliOutcome, OutputFormat, text};
+use crate::output::{CliOutcome, OutputFormat, json, text};
 
 /// List the launchers of the config file
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(super) fn run(args: &LauncherListArgs, context: &CliContext) -> Result<CliOu
         "configLoaded": loaded.loaded,
     });
     if args.all || context.format == OutputFormat::Text {
-        data["builtIn"] = values(built_in).into();
+        json::extend(&mut data, [("builtIn", values(built_in).into())]);
     }
     let shown = text::rows(&data, &["name"], "(no launchers configured)");
     Ok(CliOutcome::report("launcher.listed", data, shown))

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use subagent_config::launcher::find_program;
 use subagent_config::start::environment;
-use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQuestion, LoginKind, terminal_command};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::{Code, json};
 
 use super::handshake::LauncherAgent;
 use super::probe::patience;
@@ -60,26 +62,30 @@ pub(crate) fn run(args: &LauncherLoginArgs, context: &CliContext) -> Result<CliO
     let patience = Patience { request: time, ..Patience::of(agent.launcher, None) };
     let answer = agent.ask(question, patience).map_err(|failure| to_choose(failure, &args.name))?;
     let method = answer.method.unwrap_or_default();
-    let mut data = json!({
-        "name": args.name, "method": method["id"], "methodName": method["name"], "loggedIn": true,
-    });
-    let mut keys = vec!["name", "method", "loggedIn"];
-    match LoginKind::of(&method) {
-        Some(LoginKind::EnvVar) => {
-            data["loggedIn"] = false.into();
-            data["variables"] = variables(&method);
-            data["link"] = method["link"].clone();
-            data["recommendedAction"] = format!(
-                "set these variables in the shell that starts workers, or in launchers.{}.env of the config file",
-                args.name
-            )
-            .into();
-            keys.extend(["variables", "link", "recommendedAction"]);
-        }
-        Some(LoginKind::Terminal) => at_terminal(&agent, &method, context)?,
-        _ => {}
+    let kind = LoginKind::of(&method);
+    let by_variables = kind == Some(LoginKind::EnvVar);
+    if kind == Some(LoginKind::Terminal) {
+        at_terminal(&agent, &method, context)?;
     }
     agent.forget();
+    let OfferedMethod { id, name, link, vars } = lenient::read(&method);
+    let mut data = json!({
+        "name": args.name, "method": id, "methodName": name, "loggedIn": !by_variables,
+    });
+    let mut keys = vec!["name", "method", "loggedIn"];
+    if by_variables {
+        let action = format!(
+            "set these variables in the shell that starts workers, or in launchers.{}.env of the config file",
+            args.name
+        );
+        let variables = [
+            ("variables", variables(&vars)),
+            ("link", link.unwrap_or_default()),
+            ("recommendedAction", action.into()),
+        ];
+        json::extend(&mut data, variables);
+        keys.extend(["variables", "link", "recommendedAction"]);
+    }
     let shown = text::fields(&data, &keys);
     Ok(CliOutcome::report("launcher.login", data, shown))
 }
@@ -90,9 +96,10 @@ fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
     let described: Vec<(String, String)> = methods
         .into_iter()
         .flatten()
-        .filter_map(|method| {
-            let id = one_line(method["id"].as_str()?);
-            Some((id, method["name"].as_str().map(one_line).unwrap_or_default()))
+        .map(lenient::read::<OfferedMethod>)
+        .filter_map(|OfferedMethod { id, name, .. }| {
+            let word = |word: Option<Value>| word.as_ref().and_then(Value::as_str).map(one_line);
+            Some((word(id)?, word(name).unwrap_or_default()))
         })
         .collect();
     let Some((first, _)) = described.first().filter(|_| failure.is(Code::InvalidArgument)) else {
@@ -109,24 +116,57 @@ fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
     failure.with("recommendedCommand", command)
 }
 
+/// A way to log in, as an agent describes it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OfferedMethod {
+    id: Option<Value>,
+    name: Option<Value>,
+    link: Option<Value>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    vars: Vec<Lenient<LoginVariable>>,
+}
+
+/// A variable that a method wants.
+#[derive(Debug, Deserialize)]
+struct LoginVariable {
+    name: String,
+    label: Option<Value>,
+    #[serde(default)]
+    optional: Lenient<bool>,
+}
+
 /// The names of the variables that a method wants, and whether it can do without.
-fn variables(method: &Value) -> Value {
-    let vars = method["vars"].as_array().into_iter().flatten();
-    let named = vars.filter(|var| var["name"].is_string());
+fn variables(vars: &[Lenient<LoginVariable>]) -> Value {
+    let named = vars.iter().filter_map(|var| var.0.as_ref());
     named
-        .map(|var| json!({"name": var["name"], "label": var["label"], "optional": var["optional"] == true}))
+        .map(|LoginVariable { name, label, optional }| {
+            json!({"name": name, "label": label, "optional": optional.0 == Some(true)})
+        })
         .collect()
+}
+
+/// The program of a method at a terminal, and what it adds to the agent's own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TerminalProgram {
+    command: Lenient<String>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    args: Vec<Lenient<String>>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    env: Map<String, Value>,
 }
 
 /// Runs the agent's program with what the method adds, or the command that it names, at the caller's terminal.
 fn at_terminal(agent: &LauncherAgent<'_>, method: &Value, context: &CliContext) -> Result<()> {
     let named = terminal_command(method);
-    let holder = named.unwrap_or(method);
-    let added = holder["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let TerminalProgram { command, args, env } = lenient::read(named.unwrap_or(method));
+    let id = lenient::read::<OfferedMethod>(method).id.unwrap_or_default();
+    let added = args.into_iter().filter_map(|arg| arg.0);
     let (program, args): (PathBuf, Vec<String>) = match (named, &agent.resolved.exec_path) {
-        (Some(command), _) => {
-            let word = command["command"].as_str().unwrap_or_default();
-            let found = find_program(word, agent.cwd(), &context.env);
+        (Some(_), _) => {
+            let word = command.0.unwrap_or_default();
+            let found = find_program(&word, agent.cwd(), &context.env);
             (found.unwrap_or_else(|_| word.into()), added.collect())
         }
         (None, found) => {
@@ -142,12 +182,11 @@ fn at_terminal(agent: &LauncherAgent<'_>, method: &Value, context: &CliContext) 
             "this login method needs a terminal, and there is none",
         )
         .with("launcher", agent.name)
-        .with("method", method["id"].clone())
+        .with("method", id)
         .with("command", shell_words::join(&words))
         .recommend("run the same command in a terminal"));
     }
-    let named = holder["env"].as_object().into_iter().flatten();
-    let named = named.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let named = env.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
     let may = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
     let inherited = environment(&context.env, agent.launcher, agent.cwd());
     let bytes = |bytes: Vec<u8>| <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
@@ -163,7 +202,7 @@ fn at_terminal(agent: &LauncherAgent<'_>, method: &Value, context: &CliContext) 
         Ok(status) => {
             Err(Failure::new(Code::BackendUnavailable, format!("the login did not succeed ({status})"))
                 .with("launcher", agent.name)
-                .with("method", method["id"].clone())
+                .with("method", id)
                 .with("exitCode", status.code())
                 .recommend("repeat it, or log in with the agent's own command"))
         }
@@ -186,8 +225,9 @@ mod tests {
         let expected = json!([
             {"name": "KEY", "label": null, "optional": false}, {"name": "ORG", "label": "L", "optional": true},
         ]);
-        assert_eq!(variables(&method), expected);
-        assert_eq!(variables(&Value::Null), json!([]));
+        let vars = |method: &Value| variables(&lenient::read::<OfferedMethod>(method).vars);
+        assert_eq!(vars(&method), expected);
+        assert_eq!(vars(&Value::Null), json!([]));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use subagent_config::{handshakes, launcher, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
+use subagent_protocol::handshake::Handshake;
 
-use super::handshake::{LauncherAgent, workspace_of};
+use super::handshake::{AgentReport, LauncherAgent, workspace_of};
 use super::installed;
 use crate::ask::{AgentFolder, Patience};
 use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
@@ -86,21 +87,23 @@ pub(super) fn run(args: &LauncherProbeArgs, context: &CliContext) -> Result<CliO
     installed::add(&mut data, &loaded, &args.name, launcher, context);
     if let Some(problem) = found.problem {
         lines.push(format!("problem: {problem}"));
-        data["problem"] = problem.to_string().into();
+        one_line::extend(&mut data, [("problem", problem.to_string().into())]);
     }
     if args.handshake {
         let agent = LauncherAgent::of(&loaded.config, &args.name, args.cwd.as_deref(), context)?;
         let (report, answer) = handshake(&agent, args)?;
         note(&agent, &report, context);
         lines.extend(shown(&report));
-        data["handshake"] = report;
-        data["handshake"]["raw"] = json!({"initialize": answer.initialize, "session": answer.session});
+        let mut handshake = json!(report);
+        let raw = json!({"initialize": answer.initialize, "session": answer.session});
+        one_line::extend(&mut handshake, [("raw", raw)]);
+        one_line::extend(&mut data, [("handshake", handshake)]);
     }
     Ok(CliOutcome::report("launcher.probed", data, lines.join("\n")))
 }
 
 /// What the agent says of itself. That it wants a login first is an answer, everything else that goes wrong is an error.
-fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbeArgs) -> Result<(Value, AgentQueryResult)> {
+fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbeArgs) -> Result<(AgentReport, AgentQueryResult)> {
     let place = match present_path(args.cwd.clone()) {
         Some(_) => AgentFolder::Folder(agent.cwd().to_owned()),
         None => AgentFolder::Empty,
@@ -121,7 +124,7 @@ const STOP_GRACE: Duration = Duration::from_millis(300);
 ///
 /// # Errors
 /// All except `AUTH_REQUIRED`, which is part of the handshake.
-pub(crate) fn asked(agent: &LauncherAgent<'_>, limit: Duration, context: &CliContext) -> Result<Value> {
+pub(crate) fn asked(agent: &LauncherAgent<'_>, limit: Duration, context: &CliContext) -> Result<AgentReport> {
     let patience = Patience::of(agent.launcher, None).at_most(limit, STOP_GRACE);
     let answer = agent.ask_in(AgentFolder::Empty, AgentQuestion::Handshake, patience)?;
     match &answer.error {
@@ -141,13 +144,13 @@ pub(crate) fn patience(seconds: f64) -> Result<Duration> {
 }
 
 /// Stores the handshake for later commands. An error is only a warning: the caller still shows it.
-fn note(agent: &LauncherAgent<'_>, report: &Value, context: &CliContext) {
+fn note(agent: &LauncherAgent<'_>, report: &AgentReport, context: &CliContext) {
     /// `init` asks several agents at once. The first one makes the state dir.
     static WRITING: Mutex<()> = Mutex::new(());
     let Some(workspace) = workspace_of(context) else { return };
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = state_dir::prepare(&workspace.state_dir).map_err(|error| error.message()).and_then(|()| {
-        handshakes::write(&workspace.state_dir, agent.name, agent.launcher, report)
+        handshakes::write(&workspace.state_dir, agent.name, agent.launcher, &json!(report))
             .map_err(|error| format!("{}: {error}", workspace.state_dir.join(handshakes::FOLDER).display()))
     });
     if let Err(why) = kept {
@@ -156,34 +159,39 @@ fn note(agent: &LauncherAgent<'_>, report: &Value, context: &CliContext) {
 }
 
 /// The lines about a handshake.
-fn shown(report: &Value) -> Vec<String> {
+fn shown(report: &AgentReport) -> Vec<String> {
     // What an agent calls itself must not look like another line.
     let plain = |text: &str| text.replace(char::is_control, " ");
-    let word = |value: &Value| value.as_str().map(plain).unwrap_or_default();
-    let ids = |value: &Value| {
-        let ids = value.as_array().into_iter().flatten().filter_map(|entry| entry["id"].as_str());
-        ids.map(plain).collect::<Vec<_>>().join(", ")
-    };
-    let phases = report["phases"].as_array().into_iter().flatten();
+    let word = |text: &Option<String>| text.as_deref().map(plain).unwrap_or_default();
+    fn ids<'a>(ids: impl Iterator<Item = &'a String>) -> String {
+        ids.map(|id| id.replace(char::is_control, " ")).collect::<Vec<_>>().join(", ")
+    }
+    let Handshake { agent, protocol_version, auth_methods, modes, models, config_options, .. } =
+        &report.handshake;
+    let agent = agent.clone().unwrap_or_default();
+    let version = protocol_version.map_or_else(|| "null".to_owned(), |version| version.to_string());
+    let modes = modes.iter().flat_map(|modes| &modes.available_modes);
+    let models = models.iter().flat_map(|models| &models.available_models);
     let phases: Vec<_> =
-        phases.map(|phase| format!("{} {} ms", word(&phase["phase"]), phase["millis"])).collect();
-    let code = report["error"]["code"].as_str().unwrap_or("ok");
+        report.phases.iter().map(|phase| format!("{} {} ms", plain(&phase.phase), phase.millis)).collect();
+    let code = report.error.as_ref().map_or("ok", |error| &*error.code);
     let mut lines = vec![
         format!("handshake: {code}"),
-        format!("agent: {} {}", word(&report["agent"]["name"]), word(&report["agent"]["version"]))
+        format!("agent: {} {}", word(&agent.name), word(&agent.version)).trim_end().to_owned(),
+        format!("protocolVersion: {version}"),
+        format!("authMethods: {}", ids(auth_methods.iter().map(|method| &method.id))).trim_end().to_owned(),
+        format!("modes: {}", ids(modes.map(|mode| &mode.id))).trim_end().to_owned(),
+        format!("models: {}", ids(models.map(|model| &model.id))).trim_end().to_owned(),
+        format!("configOptions: {}", ids(config_options.iter().map(|option| &option.id)))
             .trim_end()
             .to_owned(),
-        format!("protocolVersion: {}", report["protocolVersion"]),
-        format!("authMethods: {}", ids(&report["authMethods"])).trim_end().to_owned(),
-        format!("modes: {}", ids(&report["modes"]["availableModes"])).trim_end().to_owned(),
-        format!("models: {}", ids(&report["models"]["availableModels"])).trim_end().to_owned(),
-        format!("configOptions: {}", ids(&report["configOptions"])).trim_end().to_owned(),
         format!("phases: {}", phases.join(", ")),
     ];
-    if report["loginWanted"] == true {
+    if report.login_wanted {
         lines.push("loginWanted: true".to_owned());
     }
-    if let Some(command) = report["error"]["details"]["recommendedCommand"].as_str() {
+    let advised = report.error.as_ref().and_then(|error| error.details.get("recommendedCommand"));
+    if let Some(command) = advised.and_then(Value::as_str) {
         lines.push(format!("recommendedCommand: {command}"));
     }
     lines
@@ -191,15 +199,28 @@ fn shown(report: &Value) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use subagent_protocol::time::Timestamp;
+
+    use super::super::handshake::AgentRefusal;
     use super::*;
 
     #[test]
     fn what_an_agent_calls_itself_stays_on_its_line() {
-        let report = json!({
-            "agent": {"name": "a\nhandshake: ok", "version": "\u{1b}[2J"}, "authMethods": [{"id": "x\ny"}],
-            "error": {"code": "AUTH_REQUIRED"},
+        let initialize = json!({
+            "agentInfo": {"name": "a\nhandshake: ok", "version": "\u{1b}[2J"}, "authMethods": [{"id": "x\ny"}],
         });
-        let lines = shown(&report);
+        let error = AgentRefusal {
+            code: "AUTH_REQUIRED".into(),
+            message: String::new(),
+            details: serde_json::Map::default(),
+        };
+        let lines = shown(&AgentReport {
+            handshake: Handshake::of(&initialize, None),
+            at: Timestamp(0),
+            phases: Vec::new(),
+            login_wanted: false,
+            error: Some(error),
+        });
         assert_eq!(lines[..2], ["handshake: AUTH_REQUIRED", "agent: a handshake: ok  [2J"]);
         assert!(lines.contains(&"authMethods: x y".to_owned()), "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");

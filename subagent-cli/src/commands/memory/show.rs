@@ -5,7 +5,7 @@ use clap::Args;
 use super::{OneMemory, chosen, described, nothing, unusable};
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::CliOutcome;
+use crate::output::{CliOutcome, json};
 
 /// Print the MEMORY.md of an agent
 #[derive(Debug, Args)]
@@ -23,6 +23,6 @@ pub(super) fn run(one: &OneMemory, context: &CliContext) -> Result<CliOutcome> {
     let entry = folder.entry().map_err(unusable)?;
     let Some(entry) = entry.filter(|entry| entry.changed.is_some()) else { return Err(nothing(&folder)) };
     let mut data = described(&folder, Some(&entry), None);
-    data["text"] = entry.text.as_str().into();
+    json::extend(&mut data, [("text", entry.text.as_str().into())]);
     Ok(CliOutcome::report("memory.shown", data, entry.text.trim_end().to_owned()))
 }

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use serde_json::Value;
+use subagent_protocol::notification::{SinkView, Sinks};
 
 use super::NO_SINKS;
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -29,22 +30,26 @@ pub(super) fn run(args: &NotifyListArgs, context: &CliContext) -> Result<CliOutc
     let mut client = DaemonClient::new(context, &workspace);
     let data: Value =
         block_on(async move { client.ask(&ApiRequest::get(RequestPath::new("/v1/notifications"))).await })?;
-    let mut shown = data.clone();
-    for item in shown["items"].as_array_mut().into_iter().flatten() {
-        let on: Vec<&str> = item["on"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let of_detached = item["doneOfDetached"] == true;
-        item["on"] = on
-            .into_iter()
-            .chain(of_detached.then_some("done of run -d"))
-            .collect::<Vec<_>>()
-            .join(",")
-            .into();
-    }
-    let lines = text::rows(&shown, &["name", "to", "on", "selector", "pending", "error"], "");
-    let problem = data["error"].as_str().map(str::to_owned);
+    let sinks: Sinks = view(&data)?;
+    let lines = sinks.items.iter().map(row).collect::<Vec<_>>().join("\n");
     let outcome = CliOutcome::list("notify.listed", data, lines, NO_SINKS);
-    Ok(match problem {
+    Ok(match sinks.error {
         Some(problem) => outcome.with_note(format!("The config file cannot be used: {problem}")),
         None => outcome,
     })
+}
+
+/// A sink as a line.
+fn row(sink: &SinkView) -> String {
+    let on = sink.on.iter().map(|occasion| occasion.as_str());
+    let on: Vec<&str> = on.chain(sink.done_of_detached.then_some("done of run -d")).collect();
+    let cells = [
+        &sink.name,
+        &sink.to,
+        &on.join(","),
+        sink.selector.as_deref().unwrap_or_default(),
+        &sink.pending.to_string(),
+        sink.error.as_deref().unwrap_or_default(),
+    ];
+    cells.map(text::plain).join("\t")
 }

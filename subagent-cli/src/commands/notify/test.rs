@@ -1,11 +1,11 @@
 //! `notify test`: sends a test to the sinks.
 
 use clap::Args;
-use serde_json::{Value, json};
-use subagent_protocol::notification::TestSinks;
+use serde_json::Value;
+use subagent_protocol::notification::{SinkTests, TestSinks};
 
 use super::NO_SINKS;
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::{CliContext, present};
 use crate::failure::Result;
@@ -34,11 +34,11 @@ pub(super) fn run(args: NotifyTestArgs, context: &CliContext) -> Result<CliOutco
     let ask = ApiRequest::change("/v1/notifications/test", &TestSinks { name: present(args.name) })?;
     let mut client = DaemonClient::new(context, &workspace);
     let data: Value = block_on(async move { client.ask(&ask).await })?;
-    let items = data["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let SinkTests { items, .. } = view(&data)?;
     if items.is_empty() {
         return Ok(CliOutcome::list("notify.tested", data, String::new(), NO_SINKS));
     }
-    let failed = items.iter().any(|item| item["delivered"] != json!(true));
+    let failed = items.iter().any(|item| !item.delivered);
     let shown = text::rows(&data, &["name", "delivered", "error"], "");
     Ok(CliOutcome::Judged {
         kind: "notify.tested",

@@ -16,6 +16,7 @@ use crate::commands::agent::{self, DefinitionPlace};
 use crate::commands::land::LandOptions;
 use crate::commands::mcp::managed::CallerCommands;
 use crate::commands::targets::has_state;
+use crate::commands::targets::selected::WorkerHead;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::OutputFormat;
@@ -107,7 +108,7 @@ impl CommandBridge {
         });
         let definitions = DefinitionPlace { agents: None, cwd, json: JsonFlag { json: true } };
         let (catalog, root) = agent::catalog(&definitions, &context)?;
-        let agents = catalog.found.iter().map(agent::brief).filter(|agent| agent["startable"] == true);
+        let agents = catalog.found.iter().filter(|found| agent::is_startable(found)).map(agent::brief);
         let sandboxes: Vec<&String> = loaded.config.sandboxes.keys().collect();
         Ok(json!({
             "launchers": launchers.collect::<Vec<_>>(), "agents": agents.collect::<Vec<_>>(), "sandboxes": sandboxes,
@@ -120,7 +121,7 @@ impl CommandBridge {
         let text = worker.remove("text").and_then(|text| text.as_str().map(str::to_owned));
         let started = Box::pin(commands.start(worker)).await?;
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
-            let id = started["workerId"].as_str().unwrap_or_default().to_owned();
+            let id = WorkerHead::of(&started).worker_id.unwrap_or_default().to_owned();
             Box::pin(commands.send(id, text, None, None)).await?;
         }
         Ok(started)

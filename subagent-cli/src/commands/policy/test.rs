@@ -100,14 +100,15 @@ fn call(tool: &str, subject: Option<&str>) -> Result<ToolCallDescription> {
 
 fn subject_of(kind: ToolKind, mut reported: Value, subject: Option<&str>) -> Value {
     let Some(subject) = subject else { return reported };
-    match kind {
-        ToolKind::Execute => reported["rawInput"] = json!({"command": subject}),
-        ToolKind::Fetch => reported["rawInput"] = json!({"url": subject}),
+    let about = match kind {
+        ToolKind::Execute => ("rawInput", json!({"command": subject})),
+        ToolKind::Fetch => ("rawInput", json!({"url": subject})),
         ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
-            reported["locations"] = json!([{"path": subject}]);
+            ("locations", json!([{"path": subject}]))
         }
-        ToolKind::Think | ToolKind::Other | ToolKind::Task | ToolKind::Todo => {}
-    }
+        ToolKind::Think | ToolKind::Other | ToolKind::Task | ToolKind::Todo => return reported,
+    };
+    subagent_protocol::json::extend(&mut reported, [about]);
     reported
 }
 

@@ -1,14 +1,14 @@
 //! `run -d`: leaves the worker to its task.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use subagent_config::{LoadedConfig, Workspace};
-use subagent_protocol::api::SendTurn;
+use subagent_protocol::api::{SendTurn, TurnAccepted, WorkerView};
 
-use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, block_on, segment, view};
 use crate::commands::worker::start::{WorkerStartRequest, notes};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, human};
+use crate::output::{CliOutcome, human, json};
 
 /// Starts the worker and gives it the prompt.
 ///
@@ -23,29 +23,27 @@ pub(super) fn run(
     context: &CliContext,
 ) -> Result<CliOutcome> {
     let mut client = DaemonClient::new(context, workspace);
-    let (worker, accepted) = block_on(async {
+    let (started, worker, accepted) = block_on(async {
         let prepared = super::prepare(&mut client, wanted, config, workspace, context).await?;
-        let worker = prepared.start(&mut client).await?;
-        let path = format!("/v1/workers/{}/turns", segment(text(&worker, "workerId")));
-        let accepted = client.ask(&ApiRequest::change(path, &turn)?).await.map_err(|failure| {
-            failure.with("workerId", worker["workerId"].clone()).with("name", worker["name"].clone())
-        })?;
-        Ok::<_, Failure>((worker, accepted))
+        let started = prepared.start(&mut client).await?;
+        let worker: WorkerView = view(&started)?;
+        let path = format!("/v1/workers/{}/turns", segment(worker.worker_id.as_str()));
+        let accepted: TurnAccepted =
+            client.ask_for(&ApiRequest::change(path, &turn)?).await.map_err(|failure| {
+                failure.with("workerId", worker.worker_id.as_str()).with("name", worker.name.as_str())
+            })?;
+        Ok::<_, Failure>((started, worker, accepted))
     })?;
-    let name = human::named(&worker).to_owned();
+    let name = human::called(&worker.name, worker.worker_id.as_str()).to_owned();
     let mut data = json!({
-        "name": name, "workerId": worker["workerId"], "controllerId": worker["controllerId"],
-        "launcher": worker["launcher"], "turnId": accepted["turnId"], "acceptedEventId": accepted["acceptedEventId"],
+        "name": name, "workerId": worker.worker_id, "controllerId": worker.controller_id,
+        "launcher": worker.launcher, "turnId": accepted.turn_id, "acceptedEventId": accepted.accepted_event_id,
     });
-    let notes = notes::of(&worker);
+    let notes = notes::of(&started);
     for key in notes::KEYS {
-        if let Some(value) = worker.get(key) {
-            data[key] = value.clone();
+        if let Some(value) = started.get(key) {
+            json::extend(&mut data, [(key, value.clone())]);
         }
     }
     Ok(CliOutcome::report("run.detached", data, name).with_notes(&notes))
-}
-
-fn text<'a>(data: &'a Value, key: &str) -> &'a str {
-    data[key].as_str().unwrap_or_default()
 }

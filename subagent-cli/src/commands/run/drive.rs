@@ -9,13 +9,15 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, raise};
 use serde_json::Value;
 use subagent_protocol::Code;
-use subagent_protocol::api::{CancelTurn, SendTurn};
+use subagent_protocol::api::{CancelTurn, SendTurn, TurnAccepted, WorkerStopped, WorkerView, WorktreeEnd};
+use subagent_protocol::event::{EventType, NoData, SeenEvent};
+use subagent_protocol::ids::TurnId;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::questions;
 use super::sink::RunPrinter;
 use super::transcript::RunTranscript;
-use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, read, segment};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::commands::worker;
@@ -74,10 +76,10 @@ pub(crate) struct RunRequest {
 pub(crate) struct Driven {
     pub(crate) ending: RunEnd,
     /// The worker, and the turn if it was accepted; none if the run ended before.
-    pub(crate) worker: Option<Value>,
-    pub(crate) turn_id: Option<String>,
-    /// What has become of its git worktree; null if it had none.
-    pub(crate) worktree: Value,
+    pub(crate) worker: Option<Box<WorkerView>>,
+    pub(crate) turn_id: Option<TurnId>,
+    /// What has become of its git worktree, if it had one.
+    pub(crate) worktree: Option<WorktreeEnd>,
     pub(crate) transcript: RunTranscript,
     /// The time limit for printing the output: [`printed_by`].
     pub(crate) printed_by: Option<Instant>,
@@ -91,7 +93,7 @@ impl Driven {
             ending,
             worker: None,
             turn_id: None,
-            worktree: Value::Null,
+            worktree: None,
             transcript: RunTranscript::default(),
             printed_by,
         }
@@ -101,7 +103,7 @@ impl Driven {
     pub(crate) fn worker_id(&self) -> Option<&str> {
         match self.ending {
             RunEnd::Signal(_) | RunEnd::Unread => None,
-            RunEnd::Turn | RunEnd::Timeout => self.worker.as_ref()?["workerId"].as_str(),
+            RunEnd::Turn | RunEnd::Timeout => self.worker.as_ref().map(|worker| worker.worker_id.as_str()),
         }
     }
 }
@@ -115,16 +117,16 @@ pub(crate) async fn drive(
 ) -> Result<Driven> {
     let Clients { mut work, mut follow, mut control, mut last } = clients;
     let RunRequest { prepared, turn, deadline, choice, dialog } = order;
-    let worker = {
+    let (worker, notes) = {
         let mut start = pin!(prepared.start(&mut work));
         let ending = tokio::select! {
             biased;
-            started = &mut start => Err(started),
+            started = &mut start => Err(started.and_then(with_notes)),
             signal = signals.next() => Ok(RunEnd::Signal(signal)),
             () = until(deadline) => Ok(RunEnd::Timeout),
         };
         match ending {
-            Err(Ok(worker)) => worker,
+            Err(Ok(started)) => started,
             Err(Err(failure)) => {
                 // Its worker is there all the same, in state `error`.
                 let gone = guarded(signals, &mut last, &choice, stop_all(&mut control, &choice)).await;
@@ -137,8 +139,8 @@ pub(crate) async fn drive(
             }
         }
     };
-    explain(&notes::of(&worker));
-    let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
+    explain(&notes);
+    let worker_id = worker.worker_id.to_string();
     let mut events = follow.events(&worker_id, None, true, false);
     let (mut transcript, mut turn_id) = (RunTranscript::default(), None);
     let worked = {
@@ -174,13 +176,19 @@ pub(crate) async fn drive(
         signal = signals.next() => end_by(signal),
         () = until(printed_by) => {}
     }
-    let (ending, mut stopped) = match (worked, stopped) {
+    let (ending, stopped) = match (worked, stopped) {
         (Err(failure), Ok(_)) => return Err(failure.with("workerId", worker_id)),
         (_, Err(failure)) => return Err(failure.with("workerId", worker_id)),
         (Ok(ending), Ok(stopped)) => (ending, stopped),
     };
-    let worktree = stopped["worktree"].take();
+    let WorkerStopped { worktree, .. } = read(stopped)?;
     Ok(Driven { ending, worker: Some(worker), turn_id, worktree, transcript, printed_by })
+}
+
+/// The worker that was started, and what a person should know of it.
+fn with_notes(started: Value) -> Result<(Box<WorkerView>, Vec<String>)> {
+    let notes = notes::of(&started);
+    Ok((read(started)?, notes))
 }
 
 /// What the turn of a run needs besides its events.
@@ -198,12 +206,12 @@ impl WorkOn<'_> {
         turn: &SendTurn,
         events: &mut EventSubscription<'_>,
         transcript: &mut RunTranscript,
-        turn_id: &mut Option<String>,
+        turn_id: &mut Option<TurnId>,
     ) -> Result<RunEnd> {
         let Self { client, sink, mut dialog } = self;
         let ask = ApiRequest::change(format!("/v1/workers/{}/turns", segment(worker_id)), turn)?;
-        let accepted = client.ask(&ask).await?;
-        *turn_id = accepted["turnId"].as_str().map(str::to_owned);
+        let accepted: TurnAccepted = client.ask_for(&ask).await?;
+        *turn_id = Some(accepted.turn_id);
         // What came while the person was asked.
         let mut waiting: VecDeque<Value> = VecDeque::new();
         loop {
@@ -282,8 +290,10 @@ async fn drain(
 ) {
     while let Ok(Ok(EventBatch::Events(found))) = timeout(LAST_EVENTS, events.next()).await {
         found.iter().for_each(|event| drop(transcript.see(event)));
-        let is_last = |event: &Value| event["type"] == "worker.stopped" && event["workerId"] == worker_id;
-        let was_last = found.iter().any(is_last);
+        let is_last = |event: SeenEvent<'_, NoData>| {
+            event.event_type() == Some(EventType::WorkerStopped) && event.worker_id == worker_id
+        };
+        let was_last = found.iter().map(SeenEvent::of).any(is_last);
         if !sink.write(found).await.unwrap_or(false) || was_last {
             return;
         }

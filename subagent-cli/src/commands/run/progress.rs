@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
+use subagent_protocol::event::{NoData, SeenEvent};
 use tokio::time::Instant;
 
 use crate::output::human::WatchPage;
@@ -56,8 +57,7 @@ impl Progress {
             events.iter().for_each(|event| below.activity.see(event));
         }
         // The event of the answer reports how each request ended.
-        let asks =
-            |event: &Value| event["type"] == "approval.requested" || event["type"] == "elicitation.requested";
+        let asks = |event: &Value| SeenEvent::<NoData>::of(event).is_question();
         let is_asked = events.iter().any(asks);
         let shown: Vec<Value> = events.into_iter().filter(|event| !asks(event)).collect();
         let mut text = self.story.write(&shown);

@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use subagent_protocol::budget::Money;
+use subagent_protocol::event::{EventType, SeenEvent};
 use subagent_protocol::message_text::{self, MessageText};
 
 use crate::dialog::QuestionRef;
@@ -22,13 +24,95 @@ const MAX_TOOLS: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct RunTranscript {
     text: MessageText,
-    requests: HashMap<String, Value>,
+    requests: HashMap<String, AskedPermission>,
     tools: HashSet<String>,
     cost: Option<Money>,
-    pub(crate) denied: Vec<Value>,
+    pub(crate) denied: Vec<DeniedRequest>,
     pub(crate) denied_count: usize,
     pub(crate) turned_away: usize,
-    end: Option<(TurnExitStatus, Value)>,
+    end: Option<(TurnExitStatus, TurnEnding)>,
+}
+
+/// The data of the events of a turn, as far as all of them are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TurnData<'a> {
+    text: Option<&'a str>,
+    kind: Option<&'a str>,
+    tool_call_id: Option<&'a str>,
+    session_id: Option<&'a str>,
+    request_id: Option<&'a str>,
+    action: Option<&'a str>,
+    cost: Option<Value>,
+}
+
+/// A permission request, as far as its denial is reported.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AskedPermission {
+    message: Option<String>,
+    options: Vec<AskedOption>,
+    tool_kind: Option<String>,
+    title: Option<String>,
+    command: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AskedOption {
+    id: String,
+    kind: Option<String>,
+}
+
+/// The decision of a permission request.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DecidedPermission {
+    request_id: String,
+    option_id: Option<String>,
+    note: Option<String>,
+    policy: Option<Value>,
+}
+
+/// A call that a rule denies.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DeniedCall<'a> {
+    kind: Option<&'a str>,
+    subject: Option<&'a str>,
+}
+
+/// A request that was denied, or a call that was made without one.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeniedRequest {
+    pub(crate) request_id: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) option_id: Option<String>,
+    pub(crate) note: Option<String>,
+    /// Null for a call of an unknown kind; absent for a request that names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_kind: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// The rule that decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<Value>,
+    /// Of a task: the names from the root to it, and its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) worker_id: Option<String>,
+}
+
+/// How a turn ended, from the data of its last event.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct TurnEnding {
+    pub(crate) stop_reason: Option<String>,
+    pub(crate) usage: Option<Value>,
+    pub(crate) error: Option<Value>,
 }
 
 impl Default for RunTranscript {
@@ -49,47 +133,51 @@ impl Default for RunTranscript {
 impl RunTranscript {
     /// Takes an event in; gives the question that it asks.
     pub(crate) fn see(&mut self, event: &Value) -> Option<QuestionRef> {
-        let data = &event["data"];
-        let event_type = event["type"].as_str().unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let request = || text(&data["requestId"]);
-        match event_type {
-            "progress.message" => self.text.push(data["text"].as_str().unwrap_or_default()),
-            "progress.update" if message_text::is_tool_call(event) => {
+        let seen: SeenEvent<'_, TurnData<'_>> = SeenEvent::of(event);
+        let data = &seen.data;
+        match seen.event_type()? {
+            EventType::ProgressMessage => self.text.push(data.text.unwrap_or_default()),
+            EventType::ProgressUpdate if message_text::is_tool_call(event) => {
                 self.text.tool_call();
                 // An agent may begin a call twice.
                 if self.tools.len() < MAX_TOOLS {
-                    self.tools.insert(text(&data["toolCallId"]));
+                    self.tools.insert(data.tool_call_id.unwrap_or_default().to_owned());
                 }
             }
-            "progress.update" if data["kind"] == "usage" && data.get("sessionId").is_none() => {
-                self.cost = Money::of(&data["cost"]).or(self.cost.take());
+            EventType::ProgressUpdate if data.kind == Some("usage") && data.session_id.is_none() => {
+                let cost = data.cost.as_ref();
+                self.cost = cost.and_then(Money::of).or(self.cost.take());
             }
-            "approval.requested" => {
+            EventType::ApprovalRequested => {
                 if self.requests.len() < MAX_REQUESTS {
-                    self.requests.insert(request(), data.clone());
+                    let asked: SeenEvent<'_, AskedPermission> = SeenEvent::of(event);
+                    self.requests.insert(data.request_id.unwrap_or_default().to_owned(), asked.data);
                 }
                 return QuestionRef::of_event(event);
             }
-            "elicitation.requested" => return QuestionRef::of_event(event),
-            "elicitation.answered" if data["action"] != "accept" => self.turned_away += 1,
-            "approval.decided" => self.decided(&request(), event),
-            "policy.violated" => self.violated(event),
-            "turn.completed" => self.end = Some((TurnExitStatus::Completed, data.clone())),
-            "turn.failed" => self.end = Some((TurnExitStatus::Failed, data.clone())),
-            "turn.canceled" => self.end = Some((TurnExitStatus::Canceled, data.clone())),
+            EventType::ElicitationRequested => return QuestionRef::of_event(event),
+            EventType::ElicitationAnswered if data.action != Some("accept") => self.turned_away += 1,
+            EventType::ApprovalDecided => self.decided(&SeenEvent::of(event)),
+            EventType::PolicyViolated => self.violated(event),
+            EventType::TurnCompleted => self.ended(TurnExitStatus::Completed, event),
+            EventType::TurnFailed => self.ended(TurnExitStatus::Failed, event),
+            EventType::TurnCanceled => self.ended(TurnExitStatus::Canceled, event),
             _ => {}
         }
         None
     }
 
+    fn ended(&mut self, status: TurnExitStatus, event: &Value) {
+        self.end = Some((status, SeenEvent::of(event).data));
+    }
+
     /// Records a decision as denied unless it allows the request. It does not matter who decided.
-    fn decided(&mut self, request_id: &str, event: &Value) {
-        let data = &event["data"];
-        let asked = self.requests.remove(request_id).unwrap_or_default();
-        let chosen = data["optionId"].as_str().unwrap_or_default();
-        let option = asked["options"].as_array().into_iter().flatten().find(|option| option["id"] == chosen);
-        let allowed = match option.and_then(|option| option["kind"].as_str()) {
+    fn decided(&mut self, event: &SeenEvent<'_, DecidedPermission>) {
+        let DecidedPermission { request_id, option_id, note, policy } = event.data.clone();
+        let asked = self.requests.remove(&request_id).unwrap_or_default();
+        let chosen = option_id.as_deref().unwrap_or_default();
+        let option = asked.options.iter().find(|option| option.id == chosen);
+        let allowed = match option.and_then(|option| option.kind.as_deref()) {
             Some(kind) => kind.starts_with("allow"),
             // Some agents do not say which of their options allow something.
             None => {
@@ -100,38 +188,43 @@ impl RunTranscript {
         if allowed {
             return;
         }
-        let mut denied = json!({
-            "requestId": request_id, "message": asked["message"], "optionId": data["optionId"], "note": data["note"],
-        });
-        for (key, of) in [("toolKind", &asked), ("title", &asked), ("command", &asked), ("policy", data)] {
-            if let Some(found) = of.get(key) {
-                denied[key] = found.clone();
-            }
-        }
+        let AskedPermission { message, tool_kind, title, command, .. } = asked;
+        let denied = DeniedRequest {
+            request_id: Some(request_id),
+            message,
+            option_id,
+            note,
+            tool_kind: tool_kind.map(Some),
+            title,
+            command,
+            policy,
+            ..DeniedRequest::default()
+        };
         self.deny(denied, event);
     }
 
     /// The agent did what a rule denies, and did not ask.
     fn violated(&mut self, event: &Value) {
-        let data = &event["data"];
-        let mut policy = data.clone();
-        if let Some(policy) = policy.as_object_mut() {
-            policy.remove("toolCallId");
-            policy.remove("evidence");
-        }
-        let what = data["subject"].as_str().or_else(|| data["kind"].as_str()).unwrap_or("a tool call");
-        let denied = json!({
-            "requestId": null, "message": format!("done without asking: {what}"), "optionId": null, "note": null,
-            "toolKind": data["kind"], "policy": policy,
-        });
-        self.deny(denied, event);
+        let seen: SeenEvent<'_, DeniedCall<'_>> = SeenEvent::of(event);
+        let DeniedCall { kind, subject } = seen.data;
+        let mut policy: Map<String, Value> = SeenEvent::of(event).data;
+        policy.remove("toolCallId");
+        policy.remove("evidence");
+        let what = subject.or(kind).unwrap_or("a tool call");
+        let denied = DeniedRequest {
+            message: Some(format!("done without asking: {what}")),
+            tool_kind: Some(kind.map(str::to_owned)),
+            policy: Some(policy.into()),
+            ..DeniedRequest::default()
+        };
+        self.deny(denied, &seen);
     }
 
     /// `event` says so; of a task it has the path.
-    fn deny(&mut self, mut denied: Value, event: &Value) {
-        if event["path"].is_array() {
-            denied["path"] = event["path"].clone();
-            denied["workerId"] = event["workerId"].clone();
+    fn deny<D>(&mut self, mut denied: DeniedRequest, event: &SeenEvent<'_, D>) {
+        if let Some(path) = &event.path {
+            denied.path = Some(path.iter().map(|name| (*name).to_owned()).collect());
+            denied.worker_id = Some(event.worker_id.to_owned());
         }
         self.denied_count += 1;
         if self.denied.len() < MAX_DENIED {
@@ -150,7 +243,7 @@ impl RunTranscript {
     }
 
     /// How the turn ended, with the data of that event.
-    pub(crate) fn end(&self) -> Option<(TurnExitStatus, &Value)> {
+    pub(crate) fn end(&self) -> Option<(TurnExitStatus, &TurnEnding)> {
         self.end.as_ref().map(|(end, data)| (*end, data))
     }
 
@@ -167,6 +260,7 @@ impl RunTranscript {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use subagent_protocol::state::QuestionKind;
 
     use super::*;
@@ -247,7 +341,7 @@ mod tests {
             assert_eq!(transcript.denied_count, usize::from(denied), "{chosen}");
             assert_eq!(transcript.denied.len(), usize::from(denied));
             if denied {
-                assert_eq!(transcript.denied[0]["toolKind"], "execute");
+                assert_eq!(json!(transcript.denied[0])["toolKind"], "execute");
             }
         }
     }
@@ -256,7 +350,7 @@ mod tests {
     fn what_was_done_against_a_rule_is_denied() {
         let violated = json!({"toolCallId": "t", "action": "deny", "kind": "execute", "subject": "rm x", "rule": "execute(rm *)"});
         let transcript = of(&[json!({"type": "policy.violated", "data": violated})]);
-        let denied = &transcript.denied[0];
+        let denied = json!(transcript.denied[0]);
         assert_eq!((transcript.denied_count, &denied["requestId"]), (1, &Value::Null));
         assert_eq!(denied["message"], "done without asking: rm x");
         assert_eq!(
@@ -266,7 +360,7 @@ mod tests {
         let unnamed = of(&[
             json!({"type": "policy.violated", "data": {"action": "deny", "kind": null, "subject": null}}),
         ]);
-        assert_eq!(unnamed.denied[0]["message"], "done without asking: a tool call");
+        assert_eq!(json!(unnamed.denied[0])["message"], "done without asking: a tool call");
     }
 
     #[test]
@@ -292,8 +386,8 @@ mod tests {
             of_task("approval.requested", data),
             of_task("approval.decided", json!({"requestId": "ap_1", "optionId": "r"})),
         ]);
-        assert_eq!(denied.denied[0]["path"], json!(["run", "child"]));
-        assert_eq!(denied.denied[0]["workerId"], "w_2");
+        let first = json!(denied.denied[0]);
+        assert_eq!((&first["path"], &first["workerId"]), (&json!(["run", "child"]), &json!("w_2")));
         assert_eq!((denied.denied_count, denied.end()), (1, None));
     }
 }

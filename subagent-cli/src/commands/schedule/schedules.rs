@@ -1,11 +1,12 @@
 //! What commands about schedules share.
 
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::schedule::When;
 
 use crate::commands::firing::Starters;
-use crate::output::human;
+use crate::output::{human, json};
 
 pub(super) const SCHEDULES: Starters = Starters {
     path: "/v1/schedules",
@@ -31,7 +32,13 @@ pub(super) const SCHEDULES: Starters = Starters {
 };
 
 pub(super) fn readable(item: &mut Value) {
-    if let Ok(when) = When::deserialize(&item["when"]) {
-        item["when"] = human::when(&when).into();
+    /// The part that is one text for people.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct ReadableSchedule {
+        when: Lenient<When>,
+    }
+    if let Some(when) = lenient::read::<ReadableSchedule>(item).when.0 {
+        json::extend(item, [("when", human::when(&when).into())]);
     }
 }

@@ -29,8 +29,7 @@ impl DefinitionLookup<'_> {
         context: &CliContext,
     ) -> Result<AgentChange> {
         let path = format!("/v1/workers/{}", segment(worker_id));
-        let shown: WorkerView = serde_json::from_value(client.ask(&ApiRequest::get(path)).await?)
-            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
+        let shown: WorkerView = client.ask_for(&ApiRequest::get(path)).await?;
         let cwd = self.cwd.unwrap_or(Path::new(&shown.cwd));
         let workspace = context.workspace(Some(cwd))?;
         let loaded = context.config(self.config, Some(cwd))?;

@@ -2,19 +2,21 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_config::Workspace;
-use subagent_protocol::Code;
 use subagent_protocol::api::{IfBusy, SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::attachment::Attachment;
-use subagent_protocol::event::EventType;
+use subagent_protocol::event::{EventType, SeenEvent};
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::worker_name::LAST;
+use subagent_protocol::{Code, lenient};
 
 use super::definition::DefinitionLookup;
-use crate::client::{ApiRequest, DaemonClient, WaitStart, WorkerWait, block_on, last_worker, segment};
+use crate::client::{ApiRequest, DaemonClient, WaitStart, WorkerWait, block_on, last_worker, segment, view};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
+use crate::commands::waiting::end::FoundWorker;
 use crate::commands::waiting::status_line::{self, StatusFollower};
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
@@ -44,7 +46,14 @@ pub(super) struct MessageToSend {
     pub(super) agents: Option<String>,
 }
 
-/// Sends the message; gives what was accepted and, if it is waited for, what came.
+/// A message that was sent: what was accepted, also as it came, and what came of it if it was waited for.
+pub(super) struct SentMessage {
+    pub(super) turn: TurnAccepted,
+    pub(super) accepted: Value,
+    pub(super) waited: Option<Value>,
+}
+
+/// Sends the message, and waits for what comes of it.
 pub(super) fn send(
     message: MessageToSend,
     (blocks, attachments): (Vec<Value>, Vec<Attachment>),
@@ -52,7 +61,7 @@ pub(super) fn send(
     workspace: &Workspace,
     (config, cwd): (Option<&Path>, Option<&Path>),
     context: &CliContext,
-) -> Result<(Value, Option<Value>)> {
+) -> Result<SentMessage> {
     let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let typed = named_worker(&worker_id, workspace)?.to_owned();
     let mut client = DaemonClient::new(context, workspace);
@@ -95,13 +104,14 @@ pub(super) fn send(
         let accepted = agent
             .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
             .await?;
-        let turn: TurnAccepted = serde_json::from_value(accepted.clone())
-            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
+        let turn: TurnAccepted = view(&accepted)?;
         if let Some(wanted) = wanted.filter(|_| turn.agent_definition.is_none()) {
             return Err(wanted.not_taken(&mut client, &worker_id).await);
         }
         // Nothing comes of a paused queue by itself.
-        let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
+        let Some(wait) = wait.filter(|_| !turn.paused) else {
+            return Ok(SentMessage { turn, accepted, waited: None });
+        };
         let mut waiting = WorkerWait {
             worker_id,
             until: wait.until.clone(),
@@ -114,7 +124,7 @@ pub(super) fn send(
         let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
         let mut follower = DaemonClient::new(context, workspace);
         let mut next = match first {
-            Some(live) if accepted["startsAgent"] == true => {
+            Some(live) if turn.starts_agent => {
                 let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
                 Some(live.starting(what))
             }
@@ -124,16 +134,17 @@ pub(super) fn send(
             let waited = status_line::wait(&mut client, next.take(), waiting.clone())
                 .await
                 .map_err(|failure| of_turn(failure, &turn))?;
-            let event = &waited["matchedEvent"];
-            let (Some(dialog), Some(question)) = (&mut dialog, QuestionRef::of_event(event)) else {
+            let event = FoundWorker::of(&waited).event();
+            let (Some(dialog), Some(question)) = (&mut dialog, QuestionRef::of_seen(&event)) else {
                 break waited;
             };
-            match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
+            let event_id = event.event_id.to_owned();
+            match dialog.ask_waited(&mut client, &mut follower, &question, Some(event_id.clone())).await? {
                 DialogOutcome::Skipped => break waited,
                 DialogOutcome::Interrupted => status_line::leave(&format!("wait {}", waiting.worker_id)),
                 DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
             }
-            waiting.cursor = WaitStart::After(event["eventId"].as_str().unwrap_or_default().to_owned());
+            waiting.cursor = WaitStart::After(event_id);
             next = live()?;
         };
         match dispatch_error(&waited).filter(|_| !positional) {
@@ -142,7 +153,7 @@ pub(super) fn send(
                 failure.retryable &= !keyed;
                 Err(of_turn(failure, &turn))
             }
-            None => Ok((accepted, Some(waited))),
+            None => Ok(SentMessage { turn, accepted, waited: Some(waited) }),
         }
     })
 }
@@ -151,18 +162,33 @@ pub(super) fn send(
 /// whole has failed, as it would have with the reference. A turn that was lost in the middle ended with an event like any
 /// other.
 fn dispatch_error(waited: &Value) -> Option<Failure> {
-    let event = &waited["matchedEvent"];
-    let error = &event["data"]["error"];
-    let failed = event["type"] == EventType::TurnFailed.as_str()
-        && (error["details"]["dispatched"] == "no"
-            || error["code"].as_str().is_some_and(|code| code.starts_with("BACKEND_")));
-    let failure: Failure = failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()?;
-    let failure =
-        failure.with("workerId", event["workerId"].clone()).with("eventId", event["eventId"].clone());
-    // What the agent said before it failed.
-    Some(match &waited["assistantText"] {
-        Value::Null => failure,
-        text => failure.with("assistantText", text.clone()),
+    /// The data of a turn that failed.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct FailedTurn {
+        error: Option<Failure>,
+    }
+    /// What ended the wait, and what the agent said before.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct FailedWait<'a> {
+        #[serde(borrow)]
+        matched_event: SeenEvent<'a, FailedTurn>,
+        assistant_text: Option<&'a str>,
+    }
+    let FailedWait { matched_event: event, assistant_text } = lenient::read(waited);
+    if event.event_type() != Some(EventType::TurnFailed) {
+        return None;
+    }
+    let is_dispatch = |failure: &Failure| {
+        failure.details.get("dispatched").is_some_and(|dispatched| dispatched == "no")
+            || failure.code.starts_with("BACKEND_")
+    };
+    let failure = event.data.error.filter(is_dispatch)?;
+    let failure = failure.with("workerId", event.worker_id).with("eventId", event.event_id);
+    Some(match assistant_text {
+        Some(text) => failure.with("assistantText", text),
+        None => failure,
     })
 }
 

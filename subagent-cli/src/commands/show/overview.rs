@@ -3,13 +3,15 @@
 use serde_json::Value;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
+use subagent_protocol::api::{WorkerList, WorkerView};
 use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::state::WorkerState;
 
 use crate::client::{ApiRequest, DaemonClient, segment};
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::present;
 use crate::failure::{Failure, Result};
-use crate::output::human::named;
+use crate::output::human::called;
 
 /// The overview of the worker with this address; without one, of the only worker that is not stopped.
 ///
@@ -32,18 +34,19 @@ pub(crate) async fn of(
 
 /// The only worker that is not stopped.
 async fn only(client: &mut DaemonClient, workspace: &Workspace) -> Result<String> {
-    let list = match has_state(workspace) {
-        true => client.ask(&ApiRequest::get("/v1/workers".to_owned())).await?,
-        false => Value::Null,
+    let workers = match has_state(workspace) {
+        true => client.ask_for::<WorkerList>(&ApiRequest::get("/v1/workers")).await?.items,
+        false => Vec::new(),
     };
-    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let live: Vec<&Value> = items.iter().filter(|item| item["state"] != "stopped").collect();
+    let live: Vec<&WorkerView> =
+        workers.iter().filter(|worker| worker.state != WorkerState::Stopped).collect();
     match live.as_slice() {
-        [one] => Ok(one["workerId"].as_str().unwrap_or_default().to_owned()),
+        [one] => Ok(one.worker_id.to_string()),
         [] => Err(Failure::new(Code::WorkerNotFound, "no worker is running in this workspace")
             .recommend("name a stopped one: `subagent worker list` shows them")),
         several => {
-            let names: Vec<&str> = several.iter().map(|worker| named(worker)).collect();
+            let names: Vec<&str> =
+                several.iter().map(|worker| called(&worker.name, worker.worker_id.as_str())).collect();
             let message = format!("several workers are not stopped; name one of {}", names.join(", "));
             Err(Failure::argument(message).with("workers", names))
         }

@@ -1,12 +1,35 @@
 //! The workers that `-l` and `--controller` choose: those that are not stopped.
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::Code;
+use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::state::WorkerState;
 use subagent_protocol::tags::Selector;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, items};
 use crate::failure::{Failure, Result};
 use crate::output::human;
+
+/// A worker of a list, as far as commands choose by it; the rest stays in its JSON.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WorkerHead<'a> {
+    pub(crate) worker_id: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    state: Lenient<WorkerState>,
+}
+
+impl<'a> WorkerHead<'a> {
+    pub(crate) fn of(item: &'a Value) -> Self {
+        lenient::read(item)
+    }
+
+    /// Whether the worker has this state.
+    pub(crate) fn is(self, state: WorkerState) -> bool {
+        self.state.0 == Some(state)
+    }
+}
 
 /// A worker that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,11 +94,12 @@ impl WorkerSelector {
     pub(crate) async fn live(&self, client: &mut DaemonClient) -> Result<Vec<SelectedWorker>> {
         let list = client.ask(&self.ask()?).await?;
         self.check(&list)?;
-        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let live = items.iter().filter(|item| item["state"] != "stopped");
-        let chosen = |item: &Value| {
-            let worker_id = item["workerId"].as_str()?.to_owned();
-            Some(SelectedWorker { worker_id, name: human::named(item).to_owned() })
+        let live = items(&list).iter().map(WorkerHead::of);
+        let live = live.filter(|worker| !worker.is(WorkerState::Stopped));
+        let chosen = |worker: WorkerHead<'_>| {
+            let worker_id = worker.worker_id?;
+            let name = human::called(worker.name.unwrap_or_default(), worker_id).to_owned();
+            Some(SelectedWorker { worker_id: worker_id.to_owned(), name })
         };
         Ok(live.filter_map(chosen).collect())
     }

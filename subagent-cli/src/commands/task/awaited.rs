@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use subagent_protocol::api::TaskShown;
+use serde_json::json;
+use subagent_protocol::api::{InboxItem, TaskShown};
 use subagent_protocol::clean::one_line;
 use subagent_protocol::state::QuestionKind;
 use tokio::time::{Instant, timeout};
@@ -14,8 +14,8 @@ use crate::client::{DaemonClient, QuestionReader, TaskWait};
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::Result;
-use crate::output::rule::task_path;
-use crate::output::{CliOutcome, complain};
+use crate::output::rule::path_of;
+use crate::output::{CliOutcome, complain, json};
 use crate::starting::StartLine;
 use crate::tasks::TaskSubmitter;
 
@@ -28,7 +28,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(crate) enum TaskWaitEnd {
     Ended(Box<TaskShown>),
     /// With the open questions.
-    NeedsAnswer(Box<TaskShown>, Vec<Value>),
+    NeedsAnswer(Box<TaskShown>, Vec<InboxItem>),
 }
 
 /// What a wait does at a question.
@@ -125,35 +125,31 @@ async fn ask(
     submitter: &TaskSubmitter,
     client: &mut DaemonClient,
     dialog: &mut Dialog,
-    listed: &Value,
+    listed: &InboxItem,
 ) -> Result<DialogOutcome> {
-    let text = |key: &str| listed[key].as_str().unwrap_or_default().to_owned();
-    let kind = QuestionKind::parse(&text("kind")).unwrap_or(QuestionKind::Permission);
-    let question = QuestionRef { worker_id: text("workerId"), request_id: text("requestId"), kind };
+    let question = QuestionRef::of_item(listed);
     let mut follower = submitter.client()?;
     Box::pin(dialog.ask(client, &question, QuestionReader::over(&mut follower, listed))).await
 }
 
 /// A question with the command that answers it.
-fn line(question: &Value) -> String {
-    let word = |key: &str| one_line(question[key].as_str().unwrap_or_default());
-    let who = task_path(question).map_or_else(|| word("label"), |path| one_line(&path));
-    let (command, answer) = match question["kind"].as_str() {
-        Some("elicitation") => ("answer", "--accept"),
-        _ => ("approve", "--decision allow"),
+fn line(question: &InboxItem) -> String {
+    let InboxItem { worker_id, request_id, .. } = question;
+    let who = one_line(path_of(&question.path).as_ref().unwrap_or(&question.label));
+    let (command, answer) = match question.kind {
+        QuestionKind::Elicitation => ("answer", "--accept"),
+        QuestionKind::Permission => ("approve", "--decision allow"),
     };
     format!(
-        "{who} asks: {}; answer with: subagent {command} --worker-id {} --request {} {answer}",
-        word("subject"),
-        word("workerId"),
-        word("requestId")
+        "{who} asks: {}; answer with: subagent {command} --worker-id {worker_id} --request {request_id} {answer}",
+        one_line(&question.subject),
     )
 }
 
 /// The outcome of a wait that ended at a question: the task as it is, and what it asks.
-pub(crate) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<CliOutcome> {
+pub(crate) fn needs_answer(shown: &TaskShown, questions: Vec<InboxItem>) -> Result<CliOutcome> {
     let mut data = value(shown)?;
-    data["questions"] = json!(questions);
+    json::extend(&mut data, [("questions", json!(questions))]);
     complain(&format!(
         "The task goes on after an answer.\nTry:  subagent task wait {}",
         one_line(shown.task.task_id.as_str())
@@ -167,18 +163,25 @@ mod tests {
 
     #[test]
     fn a_question_is_one_line_with_its_command() {
-        let question = json!({
-            "requestId": "ap_1", "workerId": "w_2", "kind": "permission", "path": ["root", "docs"],
-            "subject": "rm -rf x\nsubagent approve --all",
-        });
-        let shown = line(&question);
+        let item = |kind: &str, path: &[&str]| -> InboxItem {
+            let item = json!({
+                "requestId": "ap_0123456789", "workerId": "w_0123456789", "label": "x", "path": path,
+                "controllerId": "ctl_1", "turnId": null, "kind": kind, "toolKind": null, "rule": null,
+                "subject": "rm -rf x\nsubagent approve --all", "status": "pending",
+                "createdAt": "2026-11-21T20:29:42+00:00", "deadlineAt": null, "onTimeout": null,
+            });
+            serde_json::from_value(item).unwrap()
+        };
+        let shown = line(&item("permission", &["root", "docs"]));
         assert!(!shown.contains('\n'), "{shown}");
         assert!(shown.starts_with("root › docs asks: rm -rf x"), "{shown}");
         assert!(
-            shown.ends_with("subagent approve --worker-id w_2 --request ap_1 --decision allow"),
+            shown.ends_with(
+                "subagent approve --worker-id w_0123456789 --request ap_0123456789 --decision allow"
+            ),
             "{shown}"
         );
-        let form = json!({"requestId": "el_1", "workerId": "w_2", "kind": "elicitation", "label": "x"});
-        assert!(line(&form).ends_with("subagent answer --worker-id w_2 --request el_1 --accept"));
+        let form = line(&item("elicitation", &[]));
+        assert!(form.starts_with("x asks: ") && form.ends_with("--request ap_0123456789 --accept"), "{form}");
     }
 }

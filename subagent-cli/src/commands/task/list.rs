@@ -4,7 +4,7 @@ use clap::Args;
 use subagent_protocol::api::TaskStatus;
 
 use super::one_task::{asked, submitter};
-use crate::client::{ApiRequest, RequestPath};
+use crate::client::{ApiRequest, RequestPath, items};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present};
@@ -63,7 +63,7 @@ pub(super) fn run(args: TaskListArgs, context: &CliContext) -> Result<CliOutcome
         serde_json::json!({"items": [], "count": 0})
     };
     let lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "");
-    let prunable = args.archived && data["count"] != 0;
+    let prunable = args.archived && !items(&data).is_empty();
     let listed = CliOutcome::list("task.listed", data, lines, "(no tasks)");
     Ok(match prunable {
         true => listed.with_note("`subagent task prune` removes those of them that have ended"),

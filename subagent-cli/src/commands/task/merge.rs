@@ -1,12 +1,14 @@
 //! `task merge`: brings the files of a task to the main work tree.
 
 use clap::Args;
+use subagent_protocol::api::WorktreeMerged;
 
 use super::one_task::{OneTaskArgs, shown};
+use crate::client::view;
 use crate::commands::worktree;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{CliOutcome, text};
+use crate::output::CliOutcome;
 
 /// Bring the files that a task changed in its worktree to your work tree
 ///
@@ -26,6 +28,6 @@ pub(super) fn run(one: &OneTaskArgs, context: &CliContext) -> Result<CliOutcome>
     let (_, task) = shown(one, false, context)?;
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
     let data = worktree::merged(task.task.task_id.as_str(), &workspace, context)?;
-    let names = data["files"].as_array().into_iter().flatten().map(text::value).collect::<Vec<_>>();
-    Ok(CliOutcome::list("worktree.merged", data, names.join("\n"), "(nothing to merge)"))
+    let merged: WorktreeMerged = view(&data)?;
+    Ok(CliOutcome::list("worktree.merged", data, merged.files.join("\n"), "(nothing to merge)"))
 }

@@ -1,10 +1,10 @@
 //! `task prune`: removes tasks that are archived.
 
 use clap::Args;
-use serde_json::json;
-use subagent_protocol::api::PruneTasks;
+use serde_json::{Value, json};
+use subagent_protocol::api::{PruneTasks, PrunedTasks};
 
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::command_line::numbers::age;
 use crate::commands::targets::has_state;
@@ -49,16 +49,16 @@ pub(super) fn run(args: &TaskPruneArgs, context: &CliContext) -> Result<CliOutco
         })
     };
     let what = if args.dry_run { "would be removed" } else { "removed" };
-    let mut shown = format!("{what}: {}", data["count"]);
-    let mut rows = |items: &serde_json::Value, keys: &[&str]| {
-        let items = json!({"items": items});
-        let rows = text::rows(&items, keys, "");
+    let pruned: PrunedTasks = view(&data)?;
+    let mut shown = format!("{what}: {}", pruned.count);
+    let mut rows = |items: &Value, keys: &[&str]| {
+        let rows = text::rows(items, keys, "");
         if !rows.is_empty() {
             shown.push('\n');
             shown.push_str(&rows);
         }
     };
-    rows(&data["items"], &["taskId", "status", "name"]);
-    rows(&data["kept"], &["taskId", "status", "name", "reason", "recommendedCommand"]);
+    rows(&data, &["taskId", "status", "name"]);
+    rows(&json!({"items": pruned.kept}), &["taskId", "status", "name", "reason", "recommendedCommand"]);
     Ok(CliOutcome::report("tasks.pruned", data, shown))
 }

@@ -6,7 +6,7 @@ use subagent_protocol::{Code, task_result};
 use super::one_task::{OneTaskArgs, shown};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::CliOutcome;
+use crate::output::{CliOutcome, json};
 
 /// Print the result of a task
 ///
@@ -45,7 +45,7 @@ pub(super) fn run(args: &TaskResultArgs, context: &CliContext) -> Result<CliOutc
         task_result::full(&shown).into_owned()
     } else {
         let short = task_result::short(&shown)?.into_owned();
-        data["result"] = short.clone().into();
+        json::extend(&mut data, [("result", short.clone().into())]);
         short
     };
     Ok(CliOutcome::report("task.result", data, text))

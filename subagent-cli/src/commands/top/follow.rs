@@ -7,7 +7,7 @@ use serde_json::Value;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::OverviewShown;
-use subagent_protocol::event::Event;
+use subagent_protocol::event::{Event, NoData, SeenEvent};
 use subagent_protocol::ids::EventId;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
@@ -114,7 +114,8 @@ impl BoardFollower {
                 Ok(SubscriptionStep::Opened) => BoardEvent::Opened,
                 Ok(SubscriptionStep::Lost) => BoardEvent::Lost,
                 Ok(SubscriptionStep::Batch(EventBatch::Events(found))) => {
-                    newest = found.iter().rev().find_map(|event| event["eventId"].as_str()?.parse().ok());
+                    let ids = found.iter().rev().map(|event| SeenEvent::<NoData>::of(event).event_id);
+                    newest = ids.filter_map(|id| id.parse().ok()).next();
                     BoardEvent::Events(parsed(found))
                 }
                 // This stream has no end.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::{NO_TASKS, data, is_open, nodes, shown};
-use crate::client::{ApiRequest, DaemonClient, EventBatch, block_on};
+use crate::client::{DaemonClient, EventBatch, block_on};
 use crate::commands::watch::reader_gone;
 use crate::failure::{Failure, Result};
 use crate::output::human::now;
@@ -32,8 +32,7 @@ pub(super) fn run(
     let mut out = TreeOutput::new(json);
     block_on(async {
         // The cursor is older than the first tree: what changes between them is heard of.
-        let latest = asking.ask(&ApiRequest::get("/v1/events/latest")).await?;
-        let from = latest["event"]["eventId"].as_str().map(str::to_owned);
+        let from = asking.newest_of_all().await?;
         let mut events = watching.milestones(from);
         let news = Notify::new();
         let watched = async {

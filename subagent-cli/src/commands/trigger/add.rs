@@ -18,7 +18,7 @@ use crate::commands::firing;
 use crate::commands::firing::flags::FiringFlagsArgs;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::CliOutcome;
+use crate::output::{CliOutcome, json};
 use crate::random::random;
 
 /// Add a trigger: start a task, or send a message, on events
@@ -101,8 +101,8 @@ pub(super) fn run(args: TriggerAddArgs, context: &CliContext) -> Result<CliOutco
         work,
     })?;
     if let Some(token) = token {
-        data["token"] = token.into();
-        data["webhookPath"] = format!("/api/triggers/{name}").into();
+        let path = format!("/api/triggers/{name}");
+        json::extend(&mut data, [("token", token.into()), ("webhookPath", path.into())]);
     }
     Ok(TRIGGERS.shown("trigger.added", data))
 }

@@ -1,11 +1,12 @@
 //! What commands about triggers share.
 
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::trigger::TriggerSource;
 
 use crate::commands::firing::Starters;
-use crate::output::human;
+use crate::output::{human, json};
 
 pub(super) const TRIGGERS: Starters = Starters {
     path: "/v1/triggers",
@@ -30,7 +31,13 @@ pub(super) const TRIGGERS: Starters = Starters {
 };
 
 pub(super) fn readable(item: &mut Value) {
-    if let Ok(source) = TriggerSource::deserialize(&item["source"]) {
-        item["source"] = human::source(&source).into();
+    /// The part that is one text for people.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct ReadableTrigger {
+        source: Lenient<TriggerSource>,
+    }
+    if let Some(source) = lenient::read::<ReadableTrigger>(item).source.0 {
+        json::extend(item, [("source", human::source(&source).into())]);
     }
 }

@@ -1,10 +1,10 @@
 //! `turn retry`: sends the message of a turn once more.
 
 use clap::Args;
-use subagent_protocol::api::GoOn;
+use subagent_protocol::api::{GoOn, TurnShown};
 
 use super::one_turn::{OneTurnArgs, asked, path};
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, read};
 use crate::command_line::flags::{ConfigFlag, any_value};
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
 use crate::context::CliContext;
@@ -29,7 +29,8 @@ pub(crate) struct TurnRetryArgs {
 pub(super) fn run(args: &TurnRetryArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
     let turn = asked(&ApiRequest::get(path(&args.one.turn_id, "", &workspace)?), &workspace, context)?;
-    let worker_id = turn["workerId"].as_str().unwrap_or_default();
+    let turn: TurnShown = read(turn)?;
+    let worker_id = turn.worker_id.as_str();
     let ask = ApiRequest::change(path(&args.one.turn_id, "/retry", &workspace)?, &GoOn::default())?;
     let mut client = DaemonClient::new(context, &workspace);
     let (config, cwd) = (args.config.config.as_deref(), args.one.cwd.cwd.as_deref());

@@ -1,9 +1,10 @@
 //! `turn show`: one turn.
 
 use clap::Args;
+use subagent_protocol::api::TurnShown;
 
 use super::one_turn::{OneTurnArgs, asked, path};
-use crate::client::ApiRequest;
+use crate::client::{ApiRequest, view};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
@@ -23,7 +24,8 @@ pub(super) fn run(args: &TurnShowArgs, context: &CliContext) -> Result<CliOutcom
     let ask = ApiRequest::get(path(&args.one.turn_id, "", &workspace)?);
     let data = asked(&ask, &workspace, context)?;
     let mut shown = text::fields(&data, &["workerId", "turnId", "status", "position", "dispatched"]);
-    if let Some(said) = data["text"].as_str() {
+    let turn: TurnShown = view(&data)?;
+    if let Some(said) = turn.turn.text {
         shown.push_str(&format!("\ntext: {said}"));
     }
     Ok(CliOutcome::report("turn.shown", data, shown))

@@ -1,14 +1,14 @@
 //! `wait` for several workers: named, or chosen by tags or controller.
 
 use serde_json::Value;
-use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
+use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor, WorkerOutcome};
 use subagent_protocol::until::Until;
 
 use super::WaitArgs;
-use crate::client::{DaemonClient, block_on, last_worker, wait_many};
+use crate::client::{DaemonClient, block_on, items, last_worker, wait_many};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::targets::{has_state, named_worker};
-use crate::commands::waiting::end::{WaitEnd, code_of};
+use crate::commands::waiting::end::{FoundWorker, WaitEnd, code_of};
 use crate::context::{CliContext, present};
 use crate::exit_code::TurnOutcome;
 use crate::failure::{Failure, Result};
@@ -79,10 +79,10 @@ pub(super) fn run(
 
 /// Returns the first exit code that is not 0.
 pub(crate) async fn worst(client: &mut DaemonClient, data: &Value) -> Result<u8> {
-    for item in data["items"].as_array().into_iter().flatten() {
-        let worker_id = item["workerId"].as_str().unwrap_or_default();
-        let end = WaitEnd::of(client, worker_id, &item["matchedEvent"]).await?;
-        let broken = item["outcome"] == "error" && item["matchedEvent"].is_null();
+    for found in items(data).iter().map(FoundWorker::of) {
+        let broken = found.outcome == Some(WorkerOutcome::Error.as_str()) && found.matched_event.is_none();
+        let worker_id = found.worker_id.unwrap_or_default();
+        let end = WaitEnd::of(client, worker_id, &found.event()).await?;
         match if broken { TurnOutcome::Failed.code() } else { end.code } {
             0 => {}
             code => return Ok(code),
@@ -93,12 +93,10 @@ pub(crate) async fn worst(client: &mut DaemonClient, data: &Value) -> Result<u8>
 
 /// One line for each worker: what was found, with the event and the question that it asks.
 fn rows(data: &Value) -> String {
-    let items = data["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |item: &Value| {
-        let event = &item["matchedEvent"];
-        let cells = [&item["workerId"], &item["outcome"], &event["type"], &event["data"]["requestId"]];
-        let cells: Vec<&str> = cells.iter().filter_map(|cell| cell.as_str()).collect();
-        cells.join("\t")
+    let row = |found: FoundWorker<'_>| {
+        let (kind, request) = found.matched_event.map(|event| (event.kind, event.data.request_id)).unzip();
+        let cells = [found.worker_id, found.outcome, kind, request.flatten()];
+        cells.into_iter().flatten().collect::<Vec<_>>().join("\t")
     };
-    items.iter().map(row).collect::<Vec<_>>().join("\n")
+    items(data).iter().map(FoundWorker::of).map(row).collect::<Vec<_>>().join("\n")
 }

@@ -12,18 +12,17 @@ use subagent_protocol::{Code, worker_name};
 use tokio::time::Instant;
 
 use super::WaitArgs;
-use crate::client::{DaemonClient, block_on, last_worker, wait_many};
+use crate::client::{DaemonClient, block_on, items, last_worker, wait_many};
 use crate::commands::targets::named_worker;
-use crate::commands::waiting::end::{WaitEnd, answer_command, code_of};
+use crate::commands::waiting::end::{FoundWorker, WaitEnd, answer_command, code_of};
 use crate::commands::waiting::limit::wait_limit;
 use crate::commands::waiting::status_line::{self, StatusFollower};
-use crate::commands::waiting::turn_result;
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::terminal::all_at_terminal;
-use crate::output::{CliOutcome, OutputFormat, complain, explain, human};
+use crate::output::{CliOutcome, OutputFormat, complain, explain, human, json};
 
 const KIND: &str = "workers.waited";
 /// Longer final lines are cut.
@@ -69,7 +68,8 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
         for worker in &workers {
             ends.push(match &worker.item {
                 Some(item) => {
-                    Some(WaitEnd::of(&mut client, human::named(item), &item["matchedEvent"]).await?)
+                    let event = FoundWorker::of(item).event();
+                    Some(WaitEnd::of(&mut client, human::named(item), &event).await?)
                 }
                 None => None,
             });
@@ -91,13 +91,13 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
             if row.code == NEEDS_ANSWER {
                 complain(&row.line);
             }
-            explain(&turn_result::advice(&row.item["result"]));
+            explain(&row.advice);
         }
         let text = rows.iter().map(WaitReportRow::text).collect::<Vec<_>>().join("\n");
         let items: Vec<Value> = rows.into_iter().map(WaitReportRow::seen).collect();
         return Ok(CliOutcome::Judged { kind: KIND, data: json!({ "items": items }), text, code });
     }
-    let done = rows.iter().filter(|row| row.item["outcome"] != "waiting").count();
+    let done = rows.iter().filter(|row| !row.waits).count();
     let items: Vec<Value> = rows.into_iter().map(|row| row.item).collect();
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };
     let data = json!({"mode": mode, "count": items.len(), "done": done, "items": items, "exitCode": code});
@@ -120,9 +120,9 @@ async fn ask(
     let mut goes_on = false;
     for worker in workers {
         let Some(item) = &worker.item else { continue };
-        let event = &item["matchedEvent"];
-        let Some(question) = QuestionRef::of_event(event) else { continue };
-        match dialog.ask_waited(client, follower, &question, event).await? {
+        let event = FoundWorker::of(item).event();
+        let Some(question) = QuestionRef::of_seen(&event) else { continue };
+        match dialog.ask_waited(client, follower, &question, Some(event.event_id.to_owned())).await? {
             DialogOutcome::Skipped => return Ok(false),
             DialogOutcome::Interrupted => status_line::leave(&format!("wait {}", human::named(item))),
             DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
@@ -160,14 +160,15 @@ async fn wait(
             Ok(found) => found,
             Err(failure) => return Err(in_time(failure, workers, limit)),
         };
-        let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut asks = false;
-        for (worker, item) in workers.iter_mut().filter(|worker| worker.item.is_none()).zip(items) {
-            if let Some(worker_id) = item["workerId"].as_str() {
+        let waiting = workers.iter_mut().filter(|worker| worker.item.is_none());
+        for (worker, item) in waiting.zip(items(&found)) {
+            let found = FoundWorker::of(item);
+            if let Some(worker_id) = found.worker_id {
                 worker.worker_id = worker_id.to_owned();
             }
-            if item["outcome"] != "waiting" {
-                asks |= is_question(item);
+            if !found.waits() {
+                asks |= found.event().is_question();
                 worker.item = Some(item.clone());
             }
         }
@@ -184,7 +185,7 @@ fn in_time(failure: Failure, workers: &[AwaitedWorker], limit: Option<Duration>)
     let mut waiting = failure.details.get("items").and_then(Value::as_array).into_iter().flatten();
     let items = workers.iter().filter_map(|worker| worker.item.as_ref().or_else(|| waiting.next()));
     let items: Vec<Value> = items.cloned().collect();
-    let is_waiting = |item: &&Value| item["outcome"] == "waiting";
+    let is_waiting = |item: &&Value| FoundWorker::of(item).waits();
     let names: Vec<String> =
         items.iter().filter(is_waiting).map(|item| one_line(human::named(item))).collect();
     let done = items.len() - names.len();
@@ -194,16 +195,16 @@ fn in_time(failure: Failure, workers: &[AwaitedWorker], limit: Option<Duration>)
     failure
 }
 
-fn is_question(item: &Value) -> bool {
-    matches!(item["matchedEvent"]["type"].as_str(), Some("approval.requested" | "elicitation.requested"))
-}
-
 /// What is printed of one worker.
 struct WaitReportRow {
     name: String,
     outcome: String,
     line: String,
     code: u8,
+    /// Whether the worker has not ended its turn.
+    waits: bool,
+    /// What to do about the error of the turn, line by line.
+    advice: Vec<String>,
     item: Value,
 }
 
@@ -213,16 +214,19 @@ impl WaitReportRow {
         let mut item = item.unwrap_or_else(|| {
             let mut waits = json!({"workerId": worker_id, "outcome": "waiting"});
             if worker_name::check(&address).is_ok() {
-                waits["name"] = address.into();
+                json::extend(&mut waits, [("name", address.into())]);
             }
             waits
         });
         let name = one_line(human::named(&item));
-        let found = item["outcome"].as_str().unwrap_or_default().to_owned();
+        let found = FoundWorker::of(&item);
+        let (waits, found) = (found.waits(), found.outcome.unwrap_or_default().to_owned());
+        let mut advice = Vec::new();
         let (outcome, line, code, result) = match end {
             Some(WaitEnd { result: Some(result), code, reason }) => {
                 let line = reason.unwrap_or_else(|| last_line(result.message()));
-                (result.outcome.word().to_owned(), line, code, result.data)
+                advice = result.advice();
+                (result.outcome.word().to_owned(), line, code, result.data())
             }
             Some(WaitEnd { code, reason: Some(reason), .. }) => {
                 ("needs_answer".to_owned(), reason, code, Value::Null)
@@ -231,20 +235,21 @@ impl WaitReportRow {
             Some(_) if found == "error" => (found, String::new(), TurnOutcome::Failed.code(), Value::Null),
             _ => (found, String::new(), 0, Value::Null),
         };
-        item["result"] = result;
-        Self { name, outcome, line, code, item }
+        json::extend(&mut item, [("result", result)]);
+        Self { name, outcome, line, code, waits, advice, item }
     }
 
     /// The item for a view.
     fn seen(self) -> Value {
-        let Self { outcome, mut line, mut item, .. } = self;
+        let Self { outcome, mut line, advice, mut item, .. } = self;
         if outcome == "needs_answer" {
-            item["answer"] = answer_command(human::named(&item), &item["matchedEvent"]).into();
-            line = item["matchedEvent"]["data"]["message"].as_str().unwrap_or(&line).to_owned();
+            let event = FoundWorker::of(&item).event();
+            let answer = answer_command(human::named(&item), &event);
+            line = event.data.message.map_or(line, str::to_owned);
+            json::extend(&mut item, [("answer", answer.into())]);
         }
-        item["advice"] = turn_result::advice(&item["result"]).into();
-        item["outcome"] = outcome.into();
-        item["line"] = line.into();
+        let shown = [("advice", advice.into()), ("outcome", outcome.into()), ("line", line.into())];
+        json::extend(&mut item, shown);
         item
     }
 

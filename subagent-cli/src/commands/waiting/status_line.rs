@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::signals::end_by;
-use crate::client::{ApiRequest, DaemonClient, EventBatch, WaitStart, WorkerWait, segment};
+use crate::client::{DaemonClient, EventBatch, WaitStart, WorkerWait};
 use crate::context::CliContext;
 use crate::dialog::{interruption, interruption_after};
 use crate::failure::Result;
@@ -158,9 +158,7 @@ pub(crate) async fn wait_rest<T>(
         return without_line(work).await;
     };
     let [worker] = addresses else { return live.beside(LiveStatus::Left(left), None, false, work).await };
-    let latest =
-        live.follower.ask(&ApiRequest::get(format!("/v1/workers/{}/events/latest", segment(worker)))).await?;
-    let from = latest["event"]["eventId"].as_str().map(str::to_owned);
+    let from = live.follower.newest_event(worker).await?;
     // A worker without an open turn is not waited for.
     live.beside(LiveStatus::Worker(worker), from, true, work).await
 }

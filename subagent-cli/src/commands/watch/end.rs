@@ -4,8 +4,9 @@ use serde_json::json;
 use subagent_protocol::Code;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 
-use crate::client::{DaemonClient, wait_many};
+use crate::client::{DaemonClient, items, wait_many};
 use crate::commands::wait::many;
+use crate::commands::waiting::end::FoundWorker;
 use crate::exit_code::TIMEOUT;
 use crate::failure::Result;
 
@@ -34,7 +35,9 @@ pub(crate) async fn code(client: &mut DaemonClient, workers: &[String], follows:
             found => found?,
         };
         let code = match many::worst(client, &found).await? {
-            0 if follows && found["items"][0]["outcome"] == "waiting" => TIMEOUT,
+            0 if follows && items(&found).first().is_some_and(|item| FoundWorker::of(item).waits()) => {
+                TIMEOUT
+            }
             code => code,
         };
         if code != 0 {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use subagent_config::Workspace;
+use subagent_protocol::event::SeenEvent;
 
 use super::unwrapped;
 use crate::client::DaemonClient;
@@ -10,6 +11,9 @@ use crate::commands::waiting::status_line;
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::Result;
+
+/// A question, and the event that asked it.
+pub(crate) type OpenPrompt = (QuestionRef, String);
 
 /// Asks at the terminal.
 pub(crate) struct Prompts {
@@ -49,12 +53,13 @@ impl Prompts {
     ///
     /// # Errors
     /// Those of [`DaemonClient::ask`].
-    pub(crate) async fn open_among(&mut self, events: &[Value]) -> Result<Vec<(QuestionRef, Value)>> {
-        let mut open: Vec<(QuestionRef, Value)> = Vec::new();
+    pub(crate) async fn open_among(&mut self, events: &[Value]) -> Result<Vec<OpenPrompt>> {
+        let mut open: Vec<OpenPrompt> = Vec::new();
         for event in events {
             let (_, event) = unwrapped(event.clone());
             open.retain(|(question, _)| !ends(&event, question));
-            open.extend(QuestionRef::of_event(&event).map(|question| (question, event)));
+            let seen = SeenEvent::of(&event);
+            open.extend(QuestionRef::of_seen(&seen).map(|question| (question, seen.event_id.to_owned())));
         }
         let mut pending = Vec::with_capacity(open.len());
         for (question, event) in open {
@@ -69,10 +74,10 @@ impl Prompts {
     ///
     /// # Errors
     /// Those of [`Dialog::ask_waited`].
-    pub(crate) async fn ask(&mut self, questions: Vec<(QuestionRef, Value)>) -> Result<()> {
+    pub(crate) async fn ask(&mut self, questions: Vec<OpenPrompt>) -> Result<()> {
         for (question, event) in questions {
             let asked =
-                self.dialog.ask_waited(&mut self.client, &mut self.follower, &question, &event).await?;
+                self.dialog.ask_waited(&mut self.client, &mut self.follower, &question, Some(event)).await?;
             if asked == DialogOutcome::Interrupted {
                 status_line::leave(&self.command);
             }

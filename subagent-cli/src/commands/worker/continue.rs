@@ -5,6 +5,7 @@ mod source;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 use subagent_config::start::agent::DefinitionRequest;
 use subagent_config::{LoadedConfig, Workspace, start};
@@ -17,6 +18,7 @@ use crate::command_line::flags::start::RuleFlags;
 use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::commands::message::attachments;
 use crate::commands::targets::contract_form::without_name;
+use crate::commands::targets::selected::WorkerHead;
 use crate::commands::worker;
 use crate::context::{CliContext, path_value, present, present_path};
 use crate::failure::{Failure, Result};
@@ -105,11 +107,24 @@ pub(super) fn run(mut args: WorkerContinueArgs, context: &CliContext) -> Result<
     let workspace = context.workspace(place.as_deref())?;
     let config = context.config(args.config.config.as_deref(), place.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
-    let data = block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
+    let continued =
+        block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
+    let data = json!(continued);
     let source = text::fields(&data, &["sourceHandoffPath"]);
-    let shown = format!("{source}\n{}", text::fields(&data["worker"], &["workerId", "state"]));
-    let notes = notes::of(&data["worker"]);
+    let shown = format!("{source}\n{}", text::fields(&continued.worker, &["workerId", "state"]));
+    let notes = notes::of(&continued.worker);
     Ok(CliOutcome::report("worker.continued", data, shown).with_notes(&notes))
+}
+
+/// The data of `worker.continued`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContinuedWorker {
+    source_worker_id: Option<String>,
+    source_handoff_path: Value,
+    checkpoint_path: Option<Value>,
+    worker: Value,
+    bootstrap_turn: Value,
 }
 
 /// Starts a worker like this one, in its folder, which takes over its work; once for this idempotency key.
@@ -122,7 +137,8 @@ pub(crate) async fn of_worker(
 ) -> Result<Value> {
     let mut client = DaemonClient::new(context, workspace).under_key(key);
     let args = WorkerContinueArgs::default();
-    go_on(&mut client, &args, From::Worker(worker, None), config, workspace, context).await
+    let continued = go_on(&mut client, &args, From::Worker(worker, None), config, workspace, context).await?;
+    Ok(json!(continued))
 }
 
 /// The source that the caller named.
@@ -141,7 +157,7 @@ async fn go_on(
     config: &LoadedConfig,
     workspace: &Workspace,
     context: &CliContext,
-) -> Result<Value> {
+) -> Result<ContinuedWorker> {
     let (source, prepared, document) = match from {
         From::File(source, document) => {
             let prepared = prepare(client, args, &source, config, workspace, context).await?;
@@ -157,15 +173,15 @@ async fn go_on(
     };
     let mut worker = prepared.start(client).await?;
     without_name(&mut worker, context);
-    let worker_id = worker["workerId"].as_str().unwrap_or_default();
+    let worker_id = WorkerHead::of(&worker).worker_id.unwrap_or_default();
     let turn = send_handoff(client, worker_id, &document, args.debug_mode).await?;
-    Ok(json!({
-        "sourceWorkerId": source.worker_id,
-        "sourceHandoffPath": path_value(&document.handoff),
-        "checkpointPath": document.checkpoint.as_deref().map(path_value),
-        "worker": worker,
-        "bootstrapTurn": turn,
-    }))
+    Ok(ContinuedWorker {
+        source_worker_id: source.worker_id.map(|worker| worker.to_string()),
+        source_handoff_path: path_value(&document.handoff),
+        checkpoint_path: document.checkpoint.as_deref().map(path_value),
+        worker,
+        bootstrap_turn: turn,
+    })
 }
 
 async fn prepare(

@@ -66,8 +66,10 @@ pub(super) fn run(args: WorkerInspectArgs, context: &CliContext) -> Result<CliOu
             .with("eventTypes", types.as_deref());
         client.ask(&ApiRequest::get(path)).await
     }))?;
-    if let ([address], [data]) = (&*addresses, &mut *items) {
-        without_name_of(address, &mut data["worker"], context);
+    if let ([address], [data]) = (&*addresses, &mut *items)
+        && let Some(worker) = data.get_mut("worker")
+    {
+        without_name_of(address, worker, context);
     }
     Ok(REPORT.texts(&addresses, items, |_, data| shown(data)))
 }

@@ -1,16 +1,16 @@
 //! `worker list`: the workers of a state dir, the newest first.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::{DaemonClient, Unreachable, block_on, daemons};
+use crate::client::{DaemonClient, Unreachable, block_on, daemons, into_items, items_mut};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::contract_form::without_name;
 use crate::commands::targets::has_state;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
-use crate::output::{CliOutcome, OutputFormat, text};
+use crate::output::{CliOutcome, OutputFormat, json, text};
 
 /// List workers, the newest first
 #[derive(Debug, Args)]
@@ -61,12 +61,12 @@ pub(super) fn run(args: &WorkerListArgs, context: &CliContext) -> Result<CliOutc
     } else {
         let mut data = json!({"items": [], "count": 0, "controllerId": choice.controller_id});
         if let Some(selector) = &choice.selector {
-            data["selector"] = selector.as_str().into();
+            json::extend(&mut data, [("selector", selector.as_str().into())]);
         }
         data
     };
     choice.check(&data)?;
-    data["items"].as_array_mut().into_iter().flatten().for_each(|item| without_name(item, context));
+    items_mut(&mut data).iter_mut().for_each(|item| without_name(item, context));
     let shown = match context.format {
         // Only the document is printed.
         OutputFormat::Json => String::new(),
@@ -84,16 +84,15 @@ fn all(choice: WorkerSelector, hidden: bool, context: &CliContext) -> Result<Cli
         for daemon in found {
             let state_dir = path_value(&daemon.info.state_dir);
             let mut client = DaemonClient::of_running(daemon.info.state_dir.clone());
-            let listed = client.ask(&ask).await.and_then(|mut data| {
+            let listed = client.ask(&ask).await.and_then(|data| {
                 choice.check(&data)?;
-                Ok(data["items"].take())
+                Ok(into_items(data))
             });
             match listed {
-                Ok(Value::Array(workers)) => items.extend(workers.into_iter().map(|mut worker| {
-                    worker["stateDir"] = state_dir.clone();
+                Ok(workers) => items.extend(workers.into_iter().map(|mut worker| {
+                    json::extend(&mut worker, [("stateDir", state_dir.clone())]);
                     worker
                 })),
-                Ok(_) => {}
                 Err(failure) => unreachable.push(Unreachable { socket: daemon.info.socket, failure }),
             }
         }
@@ -104,7 +103,7 @@ fn all(choice: WorkerSelector, hidden: bool, context: &CliContext) -> Result<Cli
         "unreachable": unreachable.iter().map(Unreachable::shown).collect::<Vec<_>>(),
     });
     if let Some(selector) = choice.selector {
-        data["selector"] = selector.into();
+        json::extend(&mut data, [("selector", selector.into())]);
     }
     unreachable.iter().for_each(|one| one.warn(context));
     let shown = text::rows(&data, &["workerId", "state", "label", "stateDir"], "");

@@ -1,6 +1,8 @@
 //! `worker logs`: the end of what a worker's agent wrote to its standard error.
 
 use clap::Args;
+use serde::Deserialize;
+use subagent_protocol::lenient;
 
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::command_line::flags::workers::SeveralWorkers;
@@ -41,7 +43,13 @@ pub(crate) fn run(args: &WorkerLogsArgs, context: &CliContext) -> Result<CliOutc
         client.ask(&ApiRequest::get(path)).await
     }))?;
     Ok(REPORT.texts(&client.names(addresses), items, |address, data| {
-        let log = data["text"].as_str().unwrap_or_default();
+        /// The end of a log.
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct LogEnd<'a> {
+            text: &'a str,
+        }
+        let LogEnd { text: log } = lenient::read(data);
         match addresses {
             [_] => log.to_owned(),
             _ => format!("== {address}\n{log}"),

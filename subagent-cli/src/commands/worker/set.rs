@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use subagent_protocol::api::{RenameWorker, SetOptions};
+use subagent_protocol::api::{RenameWorker, SetOptions, WorkerView};
 use subagent_protocol::budget::LimitsChange;
 
 use super::start::options;
@@ -14,11 +14,12 @@ use crate::command_line::flags::start::OptionFlags;
 use crate::command_line::flags::{CwdFlag, JsonFlag, path};
 use crate::commands::budget;
 use crate::commands::targets::named_worker;
+use crate::commands::targets::selected::WorkerHead;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
-use crate::output::CliOutcome;
+use crate::output::{CliOutcome, json};
 
 /// Choose mode, model and config options of a worker's agent, and its budget
 ///
@@ -156,7 +157,8 @@ async fn set(client: &mut DaemonClient, wanted: &WorkerSettingsChange, address: 
     }
     if wanted.options.idle_timeout_ms.is_some() {
         // Null means never.
-        data["idleTimeoutMs"] = data["idleTimeoutMs"].take();
+        let known = data.get("idleTimeoutMs").cloned().unwrap_or_default();
+        json::extend(&mut data, [("idleTimeoutMs", known)]);
     }
     if !wanted.is_of_agent()
         && let Value::Object(members) = &mut data
@@ -166,19 +168,20 @@ async fn set(client: &mut DaemonClient, wanted: &WorkerSettingsChange, address: 
     }
     if let Some(budget) = budget {
         // The id, where a name was typed.
-        data["workerId"] = budget["workerId"].clone();
-        data["budget"] = budget;
+        let worker_id = WorkerHead::of(&budget).worker_id.into();
+        json::extend(&mut data, [("workerId", worker_id), ("budget", budget)]);
     }
     if let Some(name) = &wanted.name {
-        data["name"] = name.as_str().into();
+        json::extend(&mut data, [("name", name.as_str().into())]);
     }
     Ok(data)
 }
 
 /// Gives a worker another name. Gives its id, by which it is found before and after.
 async fn rename(client: &mut DaemonClient, address: &str, name: &str) -> Result<String> {
-    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(address)))).await?;
-    let worker_id = shown["workerId"].as_str().unwrap_or(address).to_owned();
+    let path = format!("/v1/workers/{}", segment(address));
+    let shown: WorkerView = client.ask_for(&ApiRequest::get(path)).await?;
+    let worker_id = shown.worker_id.to_string();
     let request = RenameWorker { name: name.to_owned() };
     client.ask(&ApiRequest::change(format!("/v1/workers/{}/name", segment(&worker_id)), &request)?).await?;
     Ok(worker_id)

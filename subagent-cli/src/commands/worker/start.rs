@@ -19,16 +19,17 @@ use subagent_config::start::budgets::of_config;
 use subagent_config::start::{self, Composition, StartContext, sandbox};
 use subagent_config::{LoadedConfig, Workspace, controller_hint};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED};
+use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED, WorkerView};
 use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
 use tokio::time::Instant;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, view};
 use crate::command_line::flags::start::{RuleFlags, StartFlags};
 use crate::command_line::flags::{JsonFlag, path};
 use crate::commands::hook::untrusted;
 use crate::commands::targets::contract_form::without_name;
+use crate::commands::targets::selected::WorkerHead;
 use crate::commands::{budget, worktree};
 use crate::context::{CliContext, present, present_path};
 use crate::controller::{self, resolve_path};
@@ -268,7 +269,8 @@ impl PreparedStart {
         }
         let files = match untrusted::files(client, &hooks).await {
             Err(failure) if failure.is(Code::InvalidArgument) => {
-                return Err(not_as_asked(client, &data, "run hooks").await);
+                let worker = WorkerHead::of(&data).worker_id.unwrap_or_default();
+                return Err(not_as_asked(client, worker, "run hooks").await);
             }
             files => files?,
         };
@@ -281,56 +283,46 @@ impl PreparedStart {
     async fn started(self, client: &mut DaemonClient) -> Result<Value> {
         let data =
             client.ask(&ApiRequest::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
-        match &self.request.resume {
-            Some(session) if data["sessionId"] != *session => {
-                Err(not_as_asked(client, &data, "resume a session").await)
+        let worker: WorkerView = view(&data)?;
+        let request = &self.request;
+        let missing = [
+            (
+                request.resume.as_ref().is_some_and(|session| worker.session_id != *session),
+                "resume a session",
+            ),
+            (
+                request.agent.is_some() && worker.agent_definition.is_none(),
+                "start one with the definition of an agent",
+            ),
+            (request.name.is_some() && worker.name.is_empty(), "name a worker"),
+            (!request.tags.is_empty() && worker.tags.is_empty(), "tag a worker"),
+            (request.delegation.is_some() && !worker.delegates, "let a worker give tasks to other agents"),
+            (request.sandbox.is_some() && worker.sandbox.is_none(), "run an agent in a sandbox"),
+            (request.placement.is_some() && worker.placement.is_none(), "run a worker on another machine"),
+            (request.policy.is_some() && !worker.has_policy, "apply rules"),
+            (request.worktree.is_some() && worker.worktree.is_none(), "give a worker a git worktree"),
+            (request.answer_time.is_some() && worker.answer_time.is_none(), "limit how long questions wait"),
+        ];
+        let worker = worker.worker_id.as_str();
+        if let Some((_, what)) = missing.into_iter().find(|(is_missing, _)| *is_missing) {
+            return Err(not_as_asked(client, worker, what).await);
+        }
+        if self.request.budget.is_boundless() {
+            return Ok(data);
+        }
+        let path = format!("/v1/workers/{worker}/budget");
+        match client.ask(&ApiRequest::get(RequestPath::new(path))).await {
+            Err(failure) if failure.is(Code::InvalidArgument) => {
+                Err(not_as_asked(client, worker, "limit what a worker uses").await)
             }
-            _ if self.request.agent.is_some() && data.get("agentDefinition").is_none() => {
-                Err(not_as_asked(client, &data, "start one with the definition of an agent").await)
-            }
-            _ if self.request.name.is_some() && data.get("name").is_none() => {
-                Err(not_as_asked(client, &data, "name a worker").await)
-            }
-            _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
-                Err(not_as_asked(client, &data, "tag a worker").await)
-            }
-            _ if self.request.delegation.is_some() && data["delegates"] != true => {
-                Err(not_as_asked(client, &data, "let a worker give tasks to other agents").await)
-            }
-            _ if self.request.sandbox.is_some() && data.get("sandbox").is_none() => {
-                Err(not_as_asked(client, &data, "run an agent in a sandbox").await)
-            }
-            _ if self.request.placement.is_some() && data.get("placement").is_none() => {
-                Err(not_as_asked(client, &data, "run a worker on another machine").await)
-            }
-            _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
-                Err(not_as_asked(client, &data, "apply rules").await)
-            }
-            _ if self.request.worktree.is_some() && data.get("worktree").is_none() => {
-                Err(not_as_asked(client, &data, "give a worker a git worktree").await)
-            }
-            _ if self.request.answer_time.is_some() && data.get("answerTime").is_none() => {
-                Err(not_as_asked(client, &data, "limit how long questions wait").await)
-            }
-            _ if !self.request.budget.is_boundless() => {
-                let worker = data["workerId"].as_str().unwrap_or_default();
-                let path = format!("/v1/workers/{worker}/budget");
-                match client.ask(&ApiRequest::get(RequestPath::new(path))).await {
-                    Err(failure) if failure.is(Code::InvalidArgument) => {
-                        Err(not_as_asked(client, &data, "limit what a worker uses").await)
-                    }
-                    shown => shown.map(|_| data),
-                }
-            }
-            _ => Ok(data),
+            shown => shown.map(|_| data),
         }
     }
 }
 
 /// Stops a worker that was not started as requested. A daemon or a runtime older than this command
 /// ignores parts of the request, such as the session to resume, tags or rules.
-async fn not_as_asked(client: &mut DaemonClient, data: &Value, what: &str) -> Failure {
-    let worker = data["workerId"].as_str().unwrap_or_default();
+async fn not_as_asked(client: &mut DaemonClient, worker: &str, what: &str) -> Failure {
     let stopped = match ApiRequest::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
         Ok(stop) => client.ask(&stop).await.is_ok(),
         Err(_) => false,

@@ -2,16 +2,16 @@
 
 use clap::Args;
 use subagent_protocol::Code;
-use subagent_protocol::api::PruneWorktrees;
+use subagent_protocol::api::{PruneWorktrees, WorktreesPruned};
 use subagent_runtime::worktree;
 
 use super::change::{GIT_LIMIT, environment, git_environment};
-use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::command_line::numbers::age;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{CliOutcome, text};
+use crate::output::CliOutcome;
 
 /// Remove the worktrees of stopped workers that have no work in them
 ///
@@ -54,13 +54,11 @@ pub(super) fn run(args: &WorktreePruneArgs, context: &CliContext) -> Result<CliO
     let ask = ApiRequest::change("/v1/worktrees/prune", &request)?.within(Some(GIT_LIMIT));
     let mut client = DaemonClient::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = [("removed", "removed"), ("kept", "kept")].map(|(key, word)| {
-        let names = data[key].as_array().into_iter().flatten();
-        names.map(|one| format!("{word}: {}", text::value(&one["name"]))).collect::<Vec<_>>()
-    });
-    let deleted =
-        ["deletedRefs", "deletedCopies"].into_iter().filter_map(|key| data[key].as_array()).flatten();
-    let deleted = deleted.map(|name| format!("deleted: {}", text::value(name)));
-    let shown = shown.into_iter().flatten().chain(deleted).collect::<Vec<_>>().join("\n");
+    let pruned: WorktreesPruned = view(&data)?;
+    let removed = pruned.removed.iter().map(|one| format!("removed: {}", one.name));
+    let kept = pruned.kept.iter().map(|one| format!("kept: {}", one.name));
+    let deleted = pruned.deleted_refs.iter().chain(&pruned.deleted_copies);
+    let deleted = deleted.map(|name| format!("deleted: {name}"));
+    let shown = removed.chain(kept).chain(deleted).collect::<Vec<_>>().join("\n");
     Ok(CliOutcome::list("worktree.pruned", data, shown, "(nothing to remove)"))
 }

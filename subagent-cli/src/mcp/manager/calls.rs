@@ -5,20 +5,22 @@ use std::fmt::Write as _;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use subagent_protocol::Code;
 use subagent_protocol::api::{
     ApprovalShown, Inbox, InboxItem, Inspected, TurnAccepted, WaitMany, WaitMode, WaitedFor, WaitedWorker,
     WorkerList, WorkerStopped, WorkerView, WorktreeLanded,
 };
 use subagent_protocol::data::EventData;
 use subagent_protocol::data::questions::{ApprovalRequestedEvent, ElicitationRequestedEvent};
-use subagent_protocol::event::Event;
+use subagent_protocol::event::{Event, NoData, SeenEvent};
 use subagent_protocol::state::{QuestionKind, WorkerState};
+use subagent_protocol::{Code, json};
 
 use super::arguments::{AnswerArguments, ManagerToolCall};
 use super::cut::{MAX_PAGE_BYTES, MAX_REQUEST_BYTES, cut, page};
 use super::{Commands, NewMessage};
-use crate::client::{ApiRequest, DaemonClient, EventBatch, RequestPath, read, segment, wait_many};
+use crate::client::{
+    ApiRequest, DaemonClient, EventBatch, RequestPath, into_items, read, segment, wait_many,
+};
 use crate::failure::{Failure, Result};
 
 /// Maximum length of an agent's text in the answer to a wait, in characters; `get_events` returns all of
@@ -136,18 +138,14 @@ async fn wait_for(client: &mut DaemonClient, workers: Vec<String>, seconds: f64)
         // Zero would wait without a limit.
         timeout_seconds: seconds.max(0.001),
     };
-    let (mut waited, timed_out) = match wait_many::wait(client, request).await {
+    let (waited, timed_out) = match wait_many::wait(client, request).await {
         Ok(waited) => (waited, false),
         Err(failure) if failure.is(Code::WaitTimeout) => (Value::Object(failure.details), true),
         Err(failure) => return Err(failure),
     };
-    let workers = match waited["items"].take() {
-        Value::Null => Vec::new(),
-        workers => read(workers)?,
-    };
     let mut items = Vec::new();
-    for item in workers {
-        items.push(waited_worker(client, item).await?);
+    for item in into_items(waited) {
+        items.push(waited_worker(client, read(item)?).await?);
     }
     Ok(json!({"timed_out": timed_out, "workers": items}))
 }
@@ -165,26 +163,26 @@ async fn waited_worker(client: &mut DaemonClient, item: WaitedWorker) -> Result<
         let path = format!("/v1/approvals/{}", segment(request_id.as_str()));
         // The question may be closed already.
         if let Ok(asked) = client.ask_for::<ApprovalShown>(&ApiRequest::get(path)).await {
-            shown["question"] = question_in_full(&asked);
+            json::extend(&mut shown, [("question", question_in_full(&asked))]);
         }
         return Ok(shown);
     }
-    shown["turn_id"] = json!(event.turn_id);
-    shown["ended"] = event.event_type.as_str().trim_start_matches("turn.").into();
+    let ended = event.event_type.as_str().trim_start_matches("turn.");
+    json::extend(&mut shown, [("turn_id", json!(event.turn_id)), ("ended", ended.into())]);
     match data {
         Some(EventData::TurnCompleted(turn)) => insert(&mut shown, "stop_reason", turn.stop_reason),
         Some(EventData::TurnFailed(turn)) => insert(&mut shown, "error", Some(turn.error)),
         Some(EventData::TurnCanceled(turn)) => insert(&mut shown, "reason", Some(turn.reason)),
         _ => {}
     }
-    shown["message"] = message_of(client, &event).await?;
+    json::extend(&mut shown, [("message", message_of(client, &event).await?)]);
     Ok(shown)
 }
 
 /// Sets a key, unless there is no value.
 fn insert(shown: &mut Value, key: &str, value: Option<impl Serialize>) {
     if let Some(value) = value {
-        shown[key] = json!(value);
+        json::extend(shown, [(key, json!(value))]);
     }
 }
 
@@ -213,16 +211,26 @@ fn end_of(text: &str) -> String {
     }
 }
 
+/// The data of `worker.diff`, as the model gets it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FoundDiff {
+    worker_id: Value,
+    source: Value,
+    added: Value,
+    deleted: Value,
+    files: Vec<Value>,
+}
+
 /// Returns the changes of a worker. Omits patches that exceed the page, then files.
 fn diff(found: Value) -> Value {
+    let FoundDiff { worker_id, source, added, deleted, files: changes } =
+        serde_json::from_value(found).unwrap_or_default();
     let (mut files, mut bytes) = (Vec::new(), 0);
-    let changes = found["files"].as_array().into_iter().flatten();
-    let count = changes.clone().count();
-    for change in changes {
-        let mut file = change.clone();
+    let count = changes.len();
+    for mut file in changes {
         if bytes + file.to_string().len() > MAX_PAGE_BYTES && file.get("patch").is_some() {
-            file["patch"] = Value::Null;
-            file["truncated"] = true.into();
+            json::extend(&mut file, [("patch", Value::Null), ("truncated", true.into())]);
         }
         bytes += file.to_string().len() + 1;
         if bytes > MAX_PAGE_BYTES {
@@ -231,8 +239,8 @@ fn diff(found: Value) -> Value {
         files.push(file);
     }
     json!({
-        "worker_id": found["workerId"], "source": found["source"], "added": found["added"],
-        "deleted": found["deleted"], "file_count": count, "files": files,
+        "worker_id": worker_id, "source": source, "added": added, "deleted": deleted,
+        "file_count": count, "files": files,
     })
 }
 
@@ -251,8 +259,9 @@ fn question(asked: &InboxItem) -> Value {
 /// Returns a question with the data for a decision.
 fn question_in_full(asked: &ApprovalShown) -> Value {
     let mut shown = question(&asked.item);
-    shown["options"] = cut(&json!(asked.options), MAX_REQUEST_BYTES);
-    shown["request"] = cut(&json!(asked.request), MAX_REQUEST_BYTES);
+    let options = cut(&json!(asked.options), MAX_REQUEST_BYTES);
+    let request = cut(&json!(asked.request), MAX_REQUEST_BYTES);
+    json::extend(&mut shown, [("options", options), ("request", request)]);
     shown
 }
 
@@ -297,7 +306,8 @@ async fn get_events(
     }
     found.truncate(limit);
     let (found, _) = page(found, MAX_PAGE_BYTES);
-    let next = found.last().map_or_else(|| json!(cursor), |event| event["eventId"].clone());
+    let last = found.last().map(|event| SeenEvent::<NoData>::of(event).event_id.to_owned());
+    let next = last.or(cursor);
     Ok(json!({"events": found, "next_cursor": next}))
 }
 

@@ -1,6 +1,7 @@
 //! Size limits of answers in bytes, because a model reads all of it. Pure.
 
 use serde_json::{Value, json};
+use subagent_protocol::json;
 
 /// Maximum size of a page of events.
 pub(super) const MAX_PAGE_BYTES: usize = 64 * 1024;
@@ -41,8 +42,9 @@ pub(super) fn page(events: Vec<Value>, max_bytes: usize) -> (Vec<Value>, bool) {
             if !page.is_empty() {
                 return (page, true);
             }
-            let rest = length - event["data"].to_string().len();
-            event["data"] = cut(&event["data"], max_bytes.saturating_sub(rest));
+            let data = event.get("data").cloned().unwrap_or_default();
+            let rest = length - data.to_string().len();
+            json::extend(&mut event, [("data", cut(&data, max_bytes.saturating_sub(rest)))]);
         }
         bytes += event.to_string().len() + 1;
         page.push(event);

@@ -1,18 +1,44 @@
 //! What was checked: definitions of agents, config files, rules.
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::of;
 use super::usual::text;
-use super::view::{PageRenderer, shown, word};
+use super::view::{PageRenderer, optional};
 use crate::output::style::Style;
 
 /// A prompt with more lines is cut.
 const MAX_LINES: usize = 200;
 
+/// A definition, besides the facts that are shown by their names.
+#[derive(Debug, Deserialize)]
+struct CheckedDefinition {
+    name: String,
+    permission: Vec<CheckedRule>,
+    problems: Vec<DefinitionFault>,
+    prompt: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct CheckedRule {
+    rule: String,
+    action: String,
+}
+
+/// A problem of a definition and its place.
+#[derive(Debug, Deserialize)]
+struct DefinitionFault {
+    severity: String,
+    source: Option<String>,
+    line: Option<u64>,
+    message: String,
+}
+
 /// Shows the data of `agent show`.
 pub(super) fn agent(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = data["name"].as_str()?;
-    view.page.word(Style::Strong, name).end();
+    let definition: CheckedDefinition = of(data)?;
+    view.page.word(Style::Strong, &definition.name).end();
     let facts = [
         ("what for", "description"),
         ("mode", "mode"),
@@ -31,15 +57,14 @@ pub(super) fn agent(view: &mut PageRenderer, data: &Value) -> Option<()> {
         ("hides", "hides"),
     ];
     view.facts(&facts.map(|(label, key)| (label, Style::Plain, value(&data[key]))));
-    let rules = data["permission"].as_array().into_iter().flatten();
+    let rules = definition.permission.iter();
     let rules: Vec<_> = rules
-        .map(|rule| ("rule", Style::Plain, format!("{}: {}", word(rule, "rule"), word(rule, "action"))))
+        .map(|CheckedRule { rule, action }| ("rule", Style::Plain, format!("{rule}: {action}")))
         .collect();
     view.facts(&rules);
-    problems(view, &data["problems"]);
-    let prompt = word(data, "prompt");
-    if !prompt.is_empty() {
-        view.page.end().prose(Style::Plain, "", "", prompt, MAX_LINES);
+    problems(view, &definition.problems);
+    if !definition.prompt.is_empty() {
+        view.page.end().prose(Style::Plain, "", "", &definition.prompt, MAX_LINES);
     }
     Some(())
 }
@@ -51,28 +76,36 @@ fn value(value: &Value) -> String {
     }
 }
 
+/// What `agent validate` found.
+#[derive(Debug, Deserialize)]
+pub(super) struct CheckedDefinitions {
+    valid: bool,
+    count: u64,
+    errors: u64,
+    notes: u64,
+    problems: Vec<DefinitionFault>,
+}
+
 /// Shows the data of `agent validate`.
-pub(super) fn agents(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    problems(view, &data["problems"]);
-    let (style, said) = match data["valid"].as_bool()? {
-        true => (Style::Good, "valid"),
-        false => (Style::Bad, "not valid"),
-    };
-    let count = |key: &str| shown(&data[key]);
+pub(super) fn agents(view: &mut PageRenderer, checked: &CheckedDefinitions) {
+    let CheckedDefinitions { valid, count, errors, notes, problems: found } = checked;
+    problems(view, found);
+    let (style, said) = if *valid { (Style::Good, "valid") } else { (Style::Bad, "not valid") };
     view.page.word(style, said).plain("  ");
-    let counted = format!("{} agents, {} errors, {} notes", count("count"), count("errors"), count("notes"));
+    let counted = format!("{count} agents, {errors} errors, {notes} notes");
     view.page.word(Style::Dim, &counted).end();
-    Some(())
 }
 
 /// Problems of definitions: severity, place, message.
-fn problems(view: &mut PageRenderer, problems: &Value) {
-    for problem in problems.as_array().into_iter().flatten() {
-        let severity = word(problem, "severity");
+fn problems(view: &mut PageRenderer, problems: &[DefinitionFault]) {
+    for DefinitionFault { severity, source, line, message } in problems {
         let style = if severity == "error" { Style::Bad } else { Style::Attention };
-        let place = [shown(&problem["source"]), shown(&problem["line"])];
-        let place: Vec<String> = place.into_iter().filter(|part| !part.is_empty()).collect();
-        problem_line(view, (style, severity), &place.join(":"), word(problem, "message"));
+        let place: Vec<String> = [source.clone(), line.map(|line| line.to_string())]
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.is_empty())
+            .collect();
+        problem_line(view, (style, severity), &place.join(":"), message);
     }
 }
 
@@ -82,66 +115,101 @@ fn problem_line(view: &mut PageRenderer, (style, kind): (Style, &str), place: &s
     view.page.prose(Style::Plain, "  ", "  ", message, MAX_LINES);
 }
 
+/// What `config check` found.
+#[derive(Debug, Deserialize)]
+pub(super) struct CheckedConfig {
+    problems: Vec<ConfigFault>,
+    warnings: Vec<ConfigFault>,
+    files: Vec<CheckedFile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ConfigFault {
+    file: String,
+    line: Option<u64>,
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct CheckedFile {
+    origin: String,
+    path: String,
+}
+
 /// Shows the data of `config check`.
-pub(super) fn config(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let lists = [("problems", "problem", Style::Bad), ("warnings", "warning", Style::Attention)];
-    let mut is_well = true;
-    for (key, kind, style) in lists {
-        for found in data[key].as_array()? {
-            is_well = false;
-            let line = shown(&found["line"]);
-            let place = match line.as_str() {
-                "" => shown(&found["file"]),
-                line => format!("{}:{line}", shown(&found["file"])),
-            };
-            problem_line(view, (style, kind), &place, word(found, "message"));
+pub(super) fn config(view: &mut PageRenderer, checked: &CheckedConfig) {
+    let CheckedConfig { problems, warnings, files } = checked;
+    for (found, kind, style) in [(problems, "problem", Style::Bad), (warnings, "warning", Style::Attention)] {
+        for ConfigFault { file, line, message } in found {
+            let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
+            problem_line(view, (style, kind), &place, message);
         }
     }
-    if is_well {
+    if problems.is_empty() && warnings.is_empty() {
         view.page.word(Style::Good, "ok");
-        let files = data["files"].as_array()?;
         if files.is_empty() {
             view.page.plain("  there is no config file");
         }
         view.page.end();
         let facts: Vec<_> =
-            files.iter().map(|file| (word(file, "origin"), Style::Plain, shown(&file["path"]))).collect();
+            files.iter().map(|file| (file.origin.as_str(), Style::Plain, file.path.clone())).collect();
         view.facts(&facts);
     }
-    Some(())
+}
+
+/// What `policy test` found.
+#[derive(Debug, Deserialize)]
+pub(super) struct TestedPolicy {
+    action: String,
+    judged: Vec<JudgedCall>,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+/// A part of the call, and the rule that decides it.
+#[derive(Debug, Deserialize)]
+struct JudgedCall {
+    action: String,
+    kind: String,
+    subject: Option<String>,
+    by: Option<DecisiveRule>,
+    note: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DecisiveRule {
+    rule: String,
+    action: String,
+    layer: String,
+    source: Option<String>,
+    line: Option<u64>,
+    column: Option<u64>,
 }
 
 /// Shows the data of `policy test`.
-pub(super) fn policy(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let action = data["action"].as_str()?;
-    view.page.word(of_action(action), action).end();
-    let judged = data["judged"].as_array()?;
-    for part in judged {
-        let own = word(part, "action");
-        let subject = part["subject"].as_str().unwrap_or("(unknown)");
-        view.page.plain("  ").word(of_action(own), own).plain("  ");
-        view.page.word(Style::Plain, &format!("{} {subject}", word(part, "kind"))).end();
-        let by = &part["by"];
-        let place: Vec<String> = [&by["source"], &by["line"], &by["column"]]
-            .map(shown)
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect();
-        let rule = match by.is_object() {
-            true => format!("{}: {}", word(by, "rule"), word(by, "action")),
-            false => String::new(),
-        };
+pub(super) fn policy(view: &mut PageRenderer, tested: &TestedPolicy) {
+    view.page.word(of_action(&tested.action), &tested.action).end();
+    for JudgedCall { action, kind, subject, by, note } in &tested.judged {
+        let subject = subject.as_deref().unwrap_or("(unknown)");
+        view.page.plain("  ").word(of_action(action), action).plain("  ");
+        view.page.word(Style::Plain, &format!("{kind} {subject}")).end();
+        let place = by.iter().flat_map(|by| [by.source.clone(), number(by.line), number(by.column)]);
+        let place: Vec<String> = place.flatten().filter(|part| !part.is_empty()).collect();
+        let rule = by.as_ref().map(|by| format!("{}: {}", by.rule, by.action));
         view.facts(&[
-            ("  rule", Style::Plain, rule),
-            ("  of", Style::Dim, shown(&by["layer"])),
+            ("  rule", Style::Plain, optional(rule)),
+            ("  of", Style::Dim, optional(by.as_ref().map(|by| &by.layer))),
             ("  at", Style::Dim, place.join(":")),
-            ("  note", Style::Plain, shown(&part["note"])),
+            ("  note", Style::Plain, optional(note.as_ref())),
         ]);
     }
-    for note in data["notes"].as_array().into_iter().flatten() {
-        view.page.sentence(Style::Plain, "note: ", "  ", note.as_str()?).end();
+    for note in &tested.notes {
+        view.page.sentence(Style::Plain, "note: ", "  ", note).end();
     }
-    Some(())
+}
+
+fn number(number: Option<u64>) -> Option<String> {
+    number.map(|number| number.to_string())
 }
 
 fn of_action(action: &str) -> Style {

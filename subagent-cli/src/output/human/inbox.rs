@@ -1,14 +1,15 @@
 //! The inbox: what is asked, and one question in full.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use subagent_protocol::api::{ApprovalShown, DecidedOne, Decider, InboxItem};
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::lenient;
 use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 
 use super::content::{Detail, details};
-use super::questions::{elicitation, fields};
-use super::turns::approval;
+use super::questions::{AskedForm, elicitation, fields};
+use super::turns::{AskedApproval, ShownOption, approval};
 use super::view::{PageRenderer, called, optional};
 use crate::output::rule::{describe_rule, path_of};
 use crate::output::style::Style;
@@ -83,8 +84,8 @@ pub(super) fn in_place(view: &mut PageRenderer, shown: &ApprovalShown, detail: D
     view.page.sentence(Style::Attention, "? ", "  ", &shown.message).end();
     let request = Value::Object(shown.request.clone());
     match item.kind {
-        QuestionKind::Elicitation => fields(&mut view.page, &request),
-        QuestionKind::Permission => details(&mut view.page, &request, detail),
+        QuestionKind::Elicitation => fields(&mut view.page, &lenient::read(&request)),
+        QuestionKind::Permission => details(&mut view.page, &lenient::read(&request), detail),
     }
     view.facts(&[
         ("in", Style::Dim, shown.cwd.clone()),
@@ -110,13 +111,20 @@ pub(super) fn question(view: &mut PageRenderer, shown: &ApprovalShown) {
     let since = view.ago(item.created_at);
     view.page.plain("  ").word(Style::Dim, &since).plain("  ").rest(Style::Plain, &label).end();
     let is_open = item.status == ApprovalStatus::Pending;
-    let mut asked = Value::Object(shown.request.clone());
-    asked["requestId"] = json!(item.request_id);
-    asked["message"] = json!(shown.message);
-    asked["options"] = if is_open { json!(shown.options) } else { json!([]) };
+    let request = Value::Object(shown.request.clone());
+    let (request_id, message) = (Some(item.request_id.as_str()), Some(shown.message.as_str()));
     match item.kind {
-        QuestionKind::Elicitation if is_open => elicitation(&mut view.page, &asked),
-        _ => approval(&mut view.page, &asked),
+        QuestionKind::Elicitation if is_open => {
+            let mut form: AskedForm<'_> = lenient::read(&request);
+            (form.request_id, form.message) = (request_id, message);
+            elicitation(&mut view.page, &form);
+        }
+        _ => {
+            let options = shown.options.iter().filter(|_| is_open);
+            let options = options.map(|option| ShownOption { id: &option.id, label: Some(&option.label) });
+            let asked = AskedApproval { request_id, message, options: options.collect() };
+            approval(&mut view.page, &asked, &lenient::read(&request));
+        }
     }
     let decided = shown.decided_by.as_ref();
     let by_rule = decided.and_then(|decided| decided.rule.as_ref());

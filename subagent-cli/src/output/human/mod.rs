@@ -41,12 +41,12 @@ use view::PageRenderer;
 
 pub use content::Detail;
 pub use failure::failure;
-pub use overview::doing;
-pub use questions::answer;
+pub use overview::{CountedChanges, CountedOverview, doing};
+pub use questions::{FormFieldView, FormSchema, answer};
 pub use schedules::{when, work};
 pub use stream::WatchPage;
 pub use triggers::source;
-pub use view::{named, now};
+pub use view::{called, named, now};
 
 /// A result for this terminal. `text` is what it is elsewhere.
 #[must_use]
@@ -107,7 +107,7 @@ fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
     match kind {
         "worker.listed" | "workers.listed" => workers::listed(view, &items(data)?),
         "workers.overview" => workers::overview(view, &items(data)?),
-        "status.shown" => doctor::status(view, data)?,
+        "status.shown" => doctor::status(view, &of(data)?),
         "worker.overview" | "worker.overviews" => blocks(view, data, overview::shown)?,
         "worker.shown" | "workers.shown" => blocks(view, data, workers::shown)?,
         "worker.started" => workers::started(view, &of(data)?),
@@ -142,21 +142,21 @@ fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
         "trigger.added" | "trigger.shown" | "trigger.paused" | "trigger.resumed" => {
             triggers::shown(view, &of(data)?)
         }
-        "init.done" => installed::initialized(view, data)?,
+        "init.done" => installed::initialized(view, &of(data)?),
         "daemon.installed" | "daemon.uninstalled" => installed::unit(view, data)?,
         "budget.shown" => budgets::shown(view, &of(data)?),
         "budget.set" => budgets::set(view, &of(data)?),
         "usage.shown" => used::shown(view, &of(data)?),
         "controller.status" => controllers::status(view, &of(data)?),
         "controller.recovered" => controllers::recovered(view, &items(data)?),
-        "doctor.report" => doctor::report(view, data)?,
+        "doctor.report" => doctor::report(view, &of(data)?),
         "launcher.listed" => registry::launchers(view, &of(data)?),
         "launcher.shown" => registry::launcher(view, &of(data)?),
         "launcher.probed" => registry::probed(view, &of(data)?),
         "agent.shown" => checks::agent(view, data)?,
-        "agent.validated" => checks::agents(view, data)?,
-        "config.checked" => checks::config(view, data)?,
-        "policy.tested" => checks::policy(view, data)?,
+        "agent.validated" => checks::agents(view, &of(data)?),
+        "config.checked" => checks::config(view, &of(data)?),
+        "policy.tested" => checks::policy(view, &of(data)?),
         "role.listed" => registry::roles(view, &of(data)?),
         "role.shown" => registry::role(view, &of(data)?),
         "turn.accepted" => turns::accepted(view, &of(data)?),

@@ -1,6 +1,6 @@
 //! A worker as `show` has it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{AgentView, Doing, QueueView, TaskView, WorkerOverview};
 
 use super::questions::open;
@@ -18,19 +18,24 @@ const MAX_TASKS: usize = 20;
 /// Data of `worker.overview`, with what the command counts.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CountedOverview {
+pub struct CountedOverview {
+    /// The worker, as the daemon shows it.
     #[serde(flatten)]
-    overview: WorkerOverview,
-    changes: Option<CountedChanges>,
+    pub overview: WorkerOverview,
+    /// The changes, if git can count them quickly.
+    pub changes: Option<CountedChanges>,
     changes_unknown: Option<String>,
 }
 
-/// Changed files, and their lines.
-#[derive(Debug, Deserialize)]
-struct CountedChanges {
-    files: u64,
-    added: u64,
-    deleted: u64,
+/// Number of changed files and lines.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct CountedChanges {
+    /// Number of changed files.
+    pub files: u64,
+    /// Number of added lines.
+    pub added: u64,
+    /// Number of deleted lines.
+    pub deleted: u64,
 }
 
 pub(super) fn shown(view: &mut PageRenderer, counted: &CountedOverview) {

@@ -1,11 +1,13 @@
 //! Questions of agents: forms and links, what to type for an answer, and what was answered.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use subagent_protocol::api::{ElicitationAnswered, OpenQuestion, WorkerView};
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::QuestionKind;
 
 use super::turns::{self, pasted, question};
-use super::view::{Named, PageRenderer, called, shown, word};
+use super::view::{Named, PageRenderer, called, shown};
 use crate::output::page::TextPage;
 use crate::output::rule::path_of;
 use crate::output::style::Style;
@@ -14,13 +16,88 @@ use crate::output::style::Style;
 const MAX_FIELDS: usize = 50;
 const MAX_VALUES: usize = 20;
 
+/// An elicitation, as far as it is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct AskedForm<'a> {
+    pub(super) request_id: Option<&'a str>,
+    pub(super) message: Option<&'a str>,
+    #[serde(borrow)]
+    mode: Lenient<&'a str>,
+    url: Lenient<&'a str>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    schema: FormSchema,
+}
+
+/// The part of a form's schema that is shown and asked for. An agent wrote it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FormSchema {
+    #[serde(deserialize_with = "lenient::or_default")]
+    required: Vec<Value>,
+    /// The fields by their names, to be read as [`FormFieldView`].
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub properties: Map<String, Value>,
+}
+
+impl FormSchema {
+    /// Whether a field has to be filled in.
+    #[must_use]
+    pub fn requires(&self, name: &str) -> bool {
+        self.required.iter().any(|one| one == name)
+    }
+}
+
+/// A field of a form.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FormFieldView<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Lenient<&'a str>,
+    title: Lenient<&'a str>,
+    description: Lenient<&'a str>,
+    #[serde(rename = "enum")]
+    values: Lenient<Vec<Value>>,
+    one_of: Lenient<Vec<FieldChoice>>,
+    any_of: Lenient<Vec<FieldChoice>>,
+    items: Lenient<Box<FormFieldView<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FieldChoice {
+    #[serde(rename = "const")]
+    value: Value,
+}
+
+impl<'a> FormFieldView<'a> {
+    /// Returns the agent's name of the field for display.
+    #[must_use]
+    pub fn title(&self) -> Option<&'a str> {
+        self.title.0
+    }
+
+    /// Whether several values can be given.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        self.kind.0 == Some("array")
+    }
+
+    /// Returns the values that the field may have, if they are listed.
+    fn choices(&self, titled: &Lenient<Vec<FieldChoice>>) -> Option<Vec<String>> {
+        let plain = self.values.0.as_ref().map(|values| values.iter().map(shown).collect());
+        let titled = || Some(titled.0.as_ref()?.iter().map(|choice| shown(&choice.value)).collect());
+        plain.or_else(titled)
+    }
+}
+
 /// An elicitation: what it asks for, field by field, and what to type.
-pub(super) fn elicitation(page: &mut TextPage, asked: &Value) {
-    let request = word(asked, "requestId");
-    question(page, "", word(asked, "message"), request);
+pub(super) fn elicitation(page: &mut TextPage, asked: &AskedForm<'_>) {
+    let request = asked.request_id.unwrap_or_default();
+    question(page, "", asked.message.unwrap_or_default(), request);
     fields(page, asked);
     let command = format!("subagent answer {request}");
-    let first = asked["schema"]["properties"].as_object().and_then(|fields| fields.keys().next());
+    let first = asked.schema.properties.keys().next();
     let accept = match first.and_then(|name| pasted(name)) {
         Some(name) => format!("{command} --accept --set {name}=VALUE"),
         None => format!("{command} --accept"),
@@ -35,26 +112,23 @@ pub(super) fn elicitation(page: &mut TextPage, asked: &Value) {
 }
 
 /// The fields of a form with their types, or the link.
-pub(super) fn fields(page: &mut TextPage, asked: &Value) {
-    let required = |name: &str| {
-        asked["schema"]["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
-    };
-    let fields = asked["schema"]["properties"].as_object();
-    for (name, field) in fields.into_iter().flatten().take(MAX_FIELDS) {
+pub(super) fn fields(page: &mut TextPage, asked: &AskedForm<'_>) {
+    for (name, field) in asked.schema.properties.iter().take(MAX_FIELDS) {
+        let field: FormFieldView<'_> = lenient::read(field);
         page.plain("    ").word(Style::Strong, name).plain("  ");
-        page.sentence(Style::Plain, "", "      ", &kind_of(field));
-        if required(name) {
+        page.sentence(Style::Plain, "", "      ", &kind_of(&field));
+        if asked.schema.requires(name) {
             page.plain(" ").word(Style::Attention, "(required)");
         }
-        let title = [word(field, "title"), word(field, "description")].join("  ");
+        let title = [field.title, field.description].map(|word| word.0.unwrap_or_default()).join("  ");
         if !title.trim().is_empty() {
             page.sentence(Style::Dim, " ", "      ", title.trim());
         }
         page.end();
     }
-    match asked["url"].as_str() {
+    match asked.url.0 {
         Some(url) => page.plain("    ").word(Style::Strong, url).end(),
-        None if word(asked, "mode") == "url" => {
+        None if asked.mode.0 == Some("url") => {
             page.text(Style::Bad, "    It has no link to a web page: it cannot be accepted.").end()
         }
         None => page,
@@ -62,23 +136,14 @@ pub(super) fn fields(page: &mut TextPage, asked: &Value) {
 }
 
 /// The type of a field, or the values that it may have.
-fn kind_of(field: &Value) -> String {
-    let of = |field: &Value, titled: &str| {
-        let plain = field["enum"].as_array().map(|values| values.iter().map(shown).collect::<Vec<_>>());
-        plain.or_else(|| {
-            field[titled]
-                .as_array()
-                .map(|options| options.iter().map(|option| shown(&option["const"])).collect())
-        })
-    };
+fn kind_of(field: &FormFieldView<'_>) -> String {
     let list = |values: Vec<String>| values.into_iter().take(MAX_VALUES).collect::<Vec<_>>().join(" | ");
-    match word(field, "type") {
-        "array" => match of(&field["items"], "anyOf") {
-            Some(values) => format!("any of {}", list(values)),
-            None => "list".to_owned(),
-        },
-        kind => of(field, "oneOf").map_or_else(|| kind.to_owned(), list),
+    if field.is_list() {
+        let values = field.items.0.as_ref().and_then(|items| items.choices(&items.any_of));
+        return values.map_or_else(|| "list".to_owned(), |values| format!("any of {}", list(values)));
     }
+    let kind = field.kind.0.unwrap_or_default();
+    field.choices(&field.one_of).map_or_else(|| kind.to_owned(), list)
 }
 
 pub(super) fn answered(view: &mut PageRenderer, answered: &Named<ElicitationAnswered>) {

@@ -1,39 +1,62 @@
 //! Events that a person reads as one sentence: what happens around the turns of a worker.
 
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::event::{NoData, SeenEvent};
+use subagent_protocol::lenient::{self, Lenient};
 
 use super::usual::text;
-use super::view::{shown, word};
+use super::view::{optional, shown};
 use super::worktrees::{landed_nothing, lines};
+use crate::failure::ErrorText;
 use crate::output::rule::describe_rule;
 use crate::output::style::Style;
 
 /// Returns the sentence of an event; `None` for a type that is unknown here. `worker` is typed in commands.
 pub(super) fn sentence(worker: &str, event: &Value) -> Option<(Style, String)> {
-    let data = &event["data"];
-    let kind = word(event, "type");
+    let SeenEvent { kind, .. } = SeenEvent::<NoData>::of(event);
     let (group, _) = kind.split_once('.')?;
     match group {
-        "approval" | "elicitation" => of_request(kind, data),
-        "turn" | "queue" => of_queue(kind, worker, data),
-        "worker" => of_worker(kind, worker, data),
-        "worktree" => of_worktree(kind, data),
-        "budget" => of_budget(kind, data),
-        "agent" => of_definition(kind, data),
-        _ => of_others(kind, data),
+        "approval" | "elicitation" => of_request(kind, &SeenEvent::of(event).data),
+        "turn" | "queue" => of_queue(kind, worker, &SeenEvent::of(event).data),
+        "worker" => of_worker(kind, worker, &SeenEvent::of(event).data),
+        "worktree" => of_worktree(kind, &SeenEvent::of(event).data),
+        "budget" => of_budget(kind, &SeenEvent::of(event).data),
+        "agent" => of_definition(kind, &SeenEvent::of(event).data),
+        "policy" => of_policy(kind, &SeenEvent::<Value>::of(event).data),
+        _ => of_others(kind, &SeenEvent::of(event).data),
     }
 }
 
+/// A word of an event; empty if it is missing.
+type Word<'a> = Lenient<&'a str>;
+
+fn word<'a>(word: Word<'a>) -> &'a str {
+    word.0.unwrap_or_default()
+}
+
+/// What became of a question.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RequestNews<'a> {
+    #[serde(borrow)]
+    request_id: Word<'a>,
+    note: Word<'a>,
+    option_id: Word<'a>,
+    action: Word<'a>,
+    reason: Word<'a>,
+}
+
 /// What was decided, or is no longer asked.
-fn of_request(kind: &str, data: &Value) -> Option<(Style, String)> {
-    let request = word(data, "requestId");
+fn of_request(kind: &str, news: &RequestNews<'_>) -> Option<(Style, String)> {
+    let request = word(news.request_id);
     Some(match kind {
         "approval.decided" => {
-            let note = data["note"].as_str().map(|note| format!(" ({note})")).unwrap_or_default();
-            (Style::Attention, format!("{request} answered with {}{note}", word(data, "optionId")))
+            let note = news.note.0.map(|note| format!(" ({note})")).unwrap_or_default();
+            (Style::Attention, format!("{request} answered with {}{note}", word(news.option_id)))
         }
         "elicitation.answered" => {
-            (Style::Attention, format!("{request} answered with {}", word(data, "action")))
+            (Style::Attention, format!("{request} answered with {}", word(news.action)))
         }
         "approval.canceled"
         | "approval.lost"
@@ -41,22 +64,31 @@ fn of_request(kind: &str, data: &Value) -> Option<(Style, String)> {
         | "elicitation.canceled"
         | "elicitation.lost" => {
             let (_, how) = kind.split_once('.')?;
-            (Style::Bad, because(&format!("{request} {how} without an answer"), word(data, "reason")))
+            (Style::Bad, because(&format!("{request} {how} without an answer"), word(news.reason)))
         }
         _ => return None,
     })
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct QueueNews<'a> {
+    #[serde(borrow)]
+    turn_id: Word<'a>,
+    position: Lenient<u64>,
+    reason: Word<'a>,
+}
+
 /// Returns the sentence for an event of the queue.
-fn of_queue(kind: &str, worker: &str, data: &Value) -> Option<(Style, String)> {
-    let turn = word(data, "turnId");
+fn of_queue(kind: &str, worker: &str, news: &QueueNews<'_>) -> Option<(Style, String)> {
+    let turn = word(news.turn_id);
     Some(match kind {
         "turn.queued" | "turn.moved" => {
-            (Style::Dim, format!("{turn} waits in place {}", shown(&data["position"])))
+            (Style::Dim, format!("{turn} waits in place {}", optional(news.position.0)))
         }
-        "turn.dropped" => (Style::Attention, because(&format!("{turn} is not sent"), word(data, "reason"))),
+        "turn.dropped" => (Style::Attention, because(&format!("{turn} is not sent"), word(news.reason))),
         "queue.paused" => {
-            let reason = spaced(data, "reason");
+            let reason = spaced(news.reason);
             let said = format!("the queue is paused ({reason}): subagent queue resume --worker-id {worker}");
             (Style::Attention, said)
         }
@@ -65,66 +97,115 @@ fn of_queue(kind: &str, worker: &str, data: &Value) -> Option<(Style, String)> {
     })
 }
 
-fn of_worker(kind: &str, worker: &str, data: &Value) -> Option<(Style, String)> {
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WorkerNews<'a> {
+    #[serde(borrow)]
+    context_lost_reason: Word<'a>,
+    context_lost: Lenient<bool>,
+    until: Word<'a>,
+    reason: WorkerReason<'a>,
+    request: Word<'a>,
+}
+
+/// A word or a sentence; of a worker that is not reached the error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(untagged)]
+enum WorkerReason<'a> {
+    Words(&'a str),
+    Error(#[serde(borrow)] ErrorText<'a>),
+    #[default]
+    None,
+}
+
+impl<'a> WorkerReason<'a> {
+    fn text(&self) -> &'a str {
+        match self {
+            Self::Words(words) => words,
+            Self::Error(error) => error.message,
+            Self::None => "",
+        }
+    }
+}
+
+fn of_worker(kind: &str, worker: &str, news: &WorkerNews<'_>) -> Option<(Style, String)> {
     Some(match kind {
-        "worker.restarted" if data["contextLost"] == true => {
+        "worker.restarted" if news.context_lost.0 == Some(true) => {
             let said = "the agent was started again and has forgotten the conversation";
-            (Style::Bad, because(said, word(data, "contextLostReason")))
+            (Style::Bad, because(said, word(news.context_lost_reason)))
         }
         "worker.started" | "worker.restarted" | "worker.hibernated" | "worker.stopped" => {
             (Style::Dim, kind.replace('.', " "))
         }
         "worker.parked" => {
-            let (until, reason) = (word(data, "until"), spaced(data, "reason"));
+            let (until, reason) = (word(news.until), news.reason.text().replace('_', " "));
             let said = format!("parked until {until} ({reason}); go on now: subagent worker resume {worker}");
             (Style::Attention, said)
         }
         "worker.unparked" => (Style::Dim, "goes on, no longer parked".to_owned()),
         "worker.unreachable" => {
             let said = "the worker is unreachable; what it was doing may go on there";
-            (Style::Bad, because(said, word(&data["reason"], "message")))
+            (Style::Bad, because(said, news.reason.text()))
         }
         "worker.reached" => (Style::Dim, "the worker is reached again".to_owned()),
-        "worker.lost" => (Style::Bad, because("the runtime is lost", word(data, "reason"))),
+        "worker.lost" => (Style::Bad, because("the runtime is lost", news.reason.text())),
         "worker.forbidden" => {
-            let said =
-                format!("a process of the worker asked for {}: only the owner may", word(data, "request"));
-            (Style::Bad, said)
+            let request = word(news.request);
+            (Style::Bad, format!("a process of the worker asked for {request}: only the owner may"))
         }
         _ => return None,
     })
 }
 
-fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
-    let (path, into) = (word(data, "path"), word(data, "into"));
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WorktreeNews<'a> {
+    #[serde(borrow)]
+    path: Word<'a>,
+    into: Word<'a>,
+    branch: Word<'a>,
+    identity_missing: Lenient<bool>,
+    commit: Word<'a>,
+    before: Word<'a>,
+    files: Lenient<Vec<String>>,
+    more_files: Lenient<u64>,
+    refused: Lenient<Vec<String>>,
+    more_refused: Lenient<u64>,
+    added: Lenient<u64>,
+    removed: Lenient<u64>,
+    retired: Word<'a>,
+}
+
+fn of_worktree(kind: &str, news: &WorktreeNews<'_>) -> Option<(Style, String)> {
+    let (path, into) = (word(news.path), word(news.into));
+    let count = |list: &Lenient<Vec<String>>, more: Lenient<u64>| {
+        list.0.as_ref().map_or(0, Vec::len) as u64 + more.0.unwrap_or(0)
+    };
     Some(match kind {
         "worktree.created" => {
-            let form = match word(data, "branch") {
+            let form = match word(news.branch) {
                 "" => "a copy".to_owned(),
                 branch => format!("branch {branch}"),
             };
             let said = format!("worktree {path} created, {form}");
-            match data["identityMissing"] == true {
+            match news.identity_missing.0 == Some(true) {
                 true => (Style::Attention, format!("{said}; git has no name for the commits of a landing")),
                 false => (Style::Dim, said),
             }
         }
         "worktree.landed" => {
-            let files = data["files"].as_array().map_or(0, Vec::len);
-            let count = |key: &str| data[key].as_u64().unwrap_or(0);
-            match landed_nothing(data["commit"] == data["before"], files) {
+            let files = news.files.0.as_ref().map_or(0, Vec::len);
+            match landed_nothing(news.commit == news.before, files) {
                 true => (Style::Dim, format!("nothing to land on {into}")),
                 false => {
-                    let changes = lines(files as u64, count("added"), count("removed"));
+                    let (added, removed) = (news.added.0.unwrap_or(0), news.removed.0.unwrap_or(0));
+                    let changes = lines(files as u64, added, removed);
                     (Style::Good, format!("landed on {into}: {changes}"))
                 }
             }
         }
         "worktree.merged" => {
-            let count = |key: &str, more: &str| {
-                data[key].as_array().map_or(0, Vec::len) as u64 + data[more].as_u64().unwrap_or(0)
-            };
-            let refused = match count("refused", "moreRefused") {
+            let refused = match count(&news.refused, news.more_refused) {
                 0 => String::new(),
                 refused => format!(", {refused} refused"),
             };
@@ -133,7 +214,7 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
                 style,
                 format!(
                     "merged {}{refused}",
-                    match count("files", "moreFiles") {
+                    match count(&news.files, news.more_files) {
                         1 => "1 file".to_owned(),
                         files => format!("{files} files"),
                     }
@@ -141,39 +222,68 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
             )
         }
         "worktree.conflict" => {
-            let more = data["moreFiles"].as_u64().map(|more| format!(" and {more} more")).unwrap_or_default();
-            (Style::Attention, format!("not landed on {into}: conflicts in {}{more}", text(&data["files"])))
+            let more = news.more_files.0.map(|more| format!(" and {more} more")).unwrap_or_default();
+            let files = news.files.0.as_deref().unwrap_or_default().join(", ");
+            (Style::Attention, format!("not landed on {into}: conflicts in {files}{more}"))
         }
         "worktree.retired" => {
-            (Style::Dim, format!("worktree {path} removed; {} keeps its contents", word(data, "retired")))
+            (Style::Dim, format!("worktree {path} removed; {} keeps its contents", word(news.retired)))
         }
         "worktree.removed" => (Style::Dim, format!("worktree {path} removed")),
         _ => return None,
     })
 }
 
-fn of_budget(kind: &str, data: &Value) -> Option<(Style, String)> {
-    let (scope, budget) = (word(data, "scope"), word(data, "budget"));
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct BudgetNews<'a> {
+    #[serde(borrow)]
+    scope: Word<'a>,
+    budget: Word<'a>,
+    used: Value,
+    limit: Value,
+    unit: Word<'a>,
+    action: Word<'a>,
+    unreported: Lenient<u64>,
+    limits: Value,
+}
+
+fn of_budget(kind: &str, news: &BudgetNews<'_>) -> Option<(Style, String)> {
+    let (scope, budget, action) = (word(news.scope), word(news.budget), word(news.action));
     Some(match kind {
         "budget.exceeded" => {
-            let (used, limit) = (shown(&data["used"]), shown(&data["limit"]));
-            let unit = data["unit"].as_str().map(|unit| format!(" {unit}")).unwrap_or_default();
-            let action = word(data, "action");
+            let (used, limit) = (shown(&news.used), shown(&news.limit));
+            let unit = news.unit.0.map(|unit| format!(" {unit}")).unwrap_or_default();
             (Style::Bad, format!("the {scope} has used {used} of {limit}{unit} {budget} ({action})"))
         }
         "budget.unknown" => {
-            let (turns, action) = (shown(&data["unreported"]), word(data, "action"));
+            let turns = optional(news.unreported.0);
             (Style::Attention, format!("the {budget} of {turns} turns of the {scope} are unknown ({action})"))
         }
-        "budget.changed" => (Style::Dim, format!("limits of the {scope}: {}", text(&data["limits"]))),
+        "budget.changed" => (Style::Dim, format!("limits of the {scope}: {}", text(&news.limits))),
         _ => return None,
     })
 }
 
-fn of_definition(kind: &str, data: &Value) -> Option<(Style, String)> {
-    let (agent, level) = (word(data, "agent"), word(data, "level"));
-    let ignored = data["notHonoured"].as_array().into_iter().flatten();
-    let ignored: Vec<&str> = ignored.map(|item| word(item, "key")).collect();
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DefinitionNews<'a> {
+    #[serde(borrow)]
+    agent: Word<'a>,
+    level: Word<'a>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    not_honoured: Vec<IgnoredKey<'a>>,
+}
+
+/// A key of a definition without effect.
+#[derive(Debug, Deserialize)]
+struct IgnoredKey<'a> {
+    key: &'a str,
+}
+
+fn of_definition(kind: &str, news: &DefinitionNews<'_>) -> Option<(Style, String)> {
+    let (agent, level) = (word(news.agent), word(news.level));
+    let ignored: Vec<&str> = news.not_honoured.iter().map(|ignored| ignored.key).collect();
     let ignored = match ignored.is_empty() {
         true => String::new(),
         false => format!("; not honoured: {}", ignored.join(", ")),
@@ -185,36 +295,68 @@ fn of_definition(kind: &str, data: &Value) -> Option<(Style, String)> {
     })
 }
 
-fn of_others(kind: &str, data: &Value) -> Option<(Style, String)> {
+/// A call that a rule denies and that was made.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ViolationNews<'a> {
+    #[serde(borrow)]
+    kind: Word<'a>,
+    subject: Word<'a>,
+    evidence: Word<'a>,
+}
+
+fn of_policy(kind: &str, data: &Value) -> Option<(Style, String)> {
+    if kind != "policy.violated" {
+        return None;
+    }
+    let news: ViolationNews<'_> = lenient::read(data);
+    let call = [spaced(news.kind), word(news.subject).to_owned()].join(" ");
+    let (evidence, rule) = (word(news.evidence), describe_rule(data));
+    Some((Style::Bad, format!("denied, but done: {} ({evidence}; {rule})", call.trim())))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OtherNews<'a> {
+    #[serde(borrow)]
+    schedule: Word<'a>,
+    trigger: Word<'a>,
+    at: Word<'a>,
+    left_out: Lenient<u64>,
+    reason: Word<'a>,
+    error: Lenient<ErrorText<'a>>,
+    sink: Word<'a>,
+    occasion: Word<'a>,
+    attempts: Lenient<u64>,
+    first_missing: Lenient<u64>,
+    last_missing: Lenient<u64>,
+}
+
+fn of_others(kind: &str, news: &OtherNews<'_>) -> Option<(Style, String)> {
+    let paused = |starter: &str, name: &str| {
+        let (reason, error) = (spaced(news.reason), news.error.0.map_or("", |error| error.message));
+        (Style::Attention, because(&format!("{starter} {name} paused ({reason})"), error))
+    };
     Some(match kind {
-        "policy.violated" => {
-            let call = [spaced(data, "kind"), word(data, "subject").to_owned()].join(" ");
-            let (evidence, rule) = (word(data, "evidence"), describe_rule(data));
-            (Style::Bad, format!("denied, but done: {} ({evidence}; {rule})", call.trim()))
-        }
         "schedule.fired" => {
-            let left_out = match data["leftOut"].as_u64() {
+            let left_out = match news.left_out.0 {
                 None | Some(0) => String::new(),
                 Some(count) => format!(", {count} missed before"),
             };
-            let (schedule, at) = (word(data, "schedule"), word(data, "at"));
+            let (schedule, at) = (word(news.schedule), word(news.at));
             (Style::Dim, format!("schedule {schedule} fired for {at}{left_out}"))
         }
-        "trigger.fired" => (Style::Dim, format!("trigger {} fired", word(data, "trigger"))),
-        "schedule.paused" | "trigger.paused" => {
-            let starter = kind.strip_suffix(".paused").unwrap_or(kind);
-            let (name, reason) = (word(data, starter), spaced(data, "reason"));
-            let error = word(&data["error"], "message");
-            (Style::Attention, because(&format!("{starter} {name} paused ({reason})"), error))
-        }
+        "trigger.fired" => (Style::Dim, format!("trigger {} fired", word(news.trigger))),
+        "schedule.paused" => paused("schedule", word(news.schedule)),
+        "trigger.paused" => paused("trigger", word(news.trigger)),
         "notification.failed" => {
-            let (sink, occasion) = (word(data, "sink"), word(data, "occasion"));
-            let tries = shown(&data["attempts"]);
+            let (sink, occasion) = (word(news.sink), word(news.occasion));
+            let tries = optional(news.attempts.0);
             let said = format!("{sink} did not get the notification of {occasion} in {tries} attempts");
-            (Style::Attention, because(&said, word(data, "reason")))
+            (Style::Attention, because(&said, word(news.reason)))
         }
         "journal.gap" => {
-            let (first, last) = (shown(&data["firstMissing"]), shown(&data["lastMissing"]));
+            let (first, last) = (optional(news.first_missing.0), optional(news.last_missing.0));
             (Style::Bad, format!("records {first} to {last} of the journal are missing"))
         }
         _ => return None,
@@ -226,8 +368,8 @@ fn because(said: &str, reason: &str) -> String {
 }
 
 /// A word of the protocol as words.
-fn spaced(data: &Value, key: &str) -> String {
-    word(data, key).replace('_', " ")
+fn spaced(text: Word<'_>) -> String {
+    word(text).replace('_', " ")
 }
 
 #[cfg(test)]

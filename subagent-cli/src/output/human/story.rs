@@ -1,13 +1,14 @@
 //! An item of a worker's story: what its events have come to.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_protocol::api::{StoryItem, StoryKind};
+use subagent_protocol::lenient;
 
-use super::content::{Detail, details, plan, tool};
+use super::content::{Detail, ToolReport, details, plan, tool};
 use super::event::{outcome, write};
-use super::questions::fields;
+use super::questions::{AskedForm, fields};
 use super::turns::question;
-use super::view::word;
 use crate::output::page::TextPage;
 use crate::output::style::Style;
 
@@ -22,11 +23,12 @@ pub(super) fn item(page: &mut TextPage, item: &StoryItem) {
         StoryKind::Agent => _ = page.prose(Style::Plain, "", "", &item.text, usize::MAX),
         StoryKind::Thought => _ = page.prose(Style::Dim, "", "", &item.text, usize::MAX),
         StoryKind::Tool => {
-            tool(page, &data, word(&data, "title"));
-            details(page, &data, Detail::Short);
-            output(page, word(&data, "terminalOutput"));
+            let call: ToolReport<'_> = lenient::read(&data);
+            tool(page, &call, call.tool_kind.0, call.title());
+            details(page, &call, Detail::Short);
+            output(page, call.output());
         }
-        StoryKind::Plan => plan(page, &data),
+        StoryKind::Plan => plan(page, &lenient::read(&data)),
         StoryKind::Question => asked(page, &data),
         StoryKind::TurnEnd => _ = outcome(page, &event(&data)),
     }
@@ -43,19 +45,29 @@ fn output(page: &mut TextPage, text: &str) {
     page.lines(Style::Dim, "  | ", &last, MAX_OUTPUT_LINES);
 }
 
+/// An item, as far as it says which event was its last.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LastEvent<'a> {
+    event: &'a str,
+}
+
 /// Writes a question in full, and what became of it.
 fn asked(page: &mut TextPage, data: &Value) {
-    question(page, "", word(data, "message"), word(data, "requestId"));
-    match word(data, "event").starts_with("elicitation.") {
-        true => fields(page, data),
-        false => details(page, data, Detail::All),
+    let form: AskedForm<'_> = lenient::read(data);
+    question(page, "", form.message.unwrap_or_default(), form.request_id.unwrap_or_default());
+    let LastEvent { event: last } = lenient::read(data);
+    match last.starts_with("elicitation.") {
+        true => fields(page, &form),
+        false => details(page, &lenient::read(data), Detail::All),
     }
-    if !word(data, "event").ends_with(".requested") {
+    if !last.ends_with(".requested") {
         write(page, "", &event(data));
     }
 }
 
 /// The last event of an item.
 fn event(data: &Value) -> Value {
-    json!({"type": data["event"], "data": data})
+    let LastEvent { event } = lenient::read(data);
+    json!({"type": event, "data": data})
 }

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use jiff::tz::TimeZone;
 use serde_json::Value;
+use subagent_protocol::event::{EventType, SeenEvent};
+use subagent_protocol::time::Timestamp;
 
-use super::content::{Detail, details, tool};
+use super::content::{AgentUpdate, Detail, ToolReport, details, tool};
 use super::event::write;
-use super::view::{parse_time, word};
 use crate::output::page::TextPage;
 use crate::output::style::Style;
 use crate::output::terminal::OutputTerminal;
@@ -39,8 +40,8 @@ pub struct WatchPage {
 #[derive(Debug, Default)]
 struct ShownToolCall {
     title: String,
-    kind: Value,
-    status: Value,
+    kind: Option<String>,
+    status: Option<String>,
 }
 
 impl WatchPage {
@@ -92,8 +93,9 @@ impl WatchPage {
     }
 
     fn event(&mut self, event: &Value) {
-        let data = &event["data"];
-        let flow = match (word(event, "type"), word(data, "kind")) {
+        let seen: SeenEvent<'_, AgentUpdate<'_>> = SeenEvent::of(event);
+        let text = seen.data.text.0.unwrap_or_default();
+        let flow = match (seen.kind, seen.data.kind.0.unwrap_or_default()) {
             ("progress.message", _) => StreamedText::Message,
             ("progress.update", "thought") => StreamedText::Thought,
             _ => StreamedText::Nothing,
@@ -103,27 +105,27 @@ impl WatchPage {
         }
         self.flow = flow;
         match flow {
-            StreamedText::Message => _ = self.page.flow(Style::Plain, word(data, "text")),
-            StreamedText::Thought => _ = self.page.flow(Style::Dim, word(data, "text")),
-            StreamedText::Nothing => self.line(event),
+            StreamedText::Message => _ = self.page.flow(Style::Plain, text),
+            StreamedText::Thought => _ = self.page.flow(Style::Dim, text),
+            StreamedText::Nothing => self.line(&seen, event),
         }
     }
 
     /// An event on lines of its own.
-    fn line(&mut self, event: &Value) {
-        if matches!(word(&event["data"], "kind"), "tool_call" | "tool_call_update") {
-            return self.tool(event);
+    fn line(&mut self, seen: &SeenEvent<'_, AgentUpdate<'_>>, event: &Value) {
+        if matches!(seen.data.kind.0, Some("tool_call" | "tool_call_update")) {
+            return self.tool(seen.ts, SeenEvent::of(event).data);
         }
         // A message is sent when its turn starts.
-        if event["type"] != "message.sent" {
-            self.clock(event);
+        if seen.event_type() != Some(EventType::MessageSent) {
+            self.clock(seen.ts);
         }
-        write(&mut self.page, word(event, "workerId"), event);
+        write(&mut self.page, seen.worker_id, event);
     }
 
     /// The time of an event before its line; before the first one of a day the date.
-    fn clock(&mut self, event: &Value) {
-        let time = parse_time(&event["ts"]).and_then(|time| jiff::Timestamp::from_millisecond(time.0).ok());
+    fn clock(&mut self, ts: &str) {
+        let time = Timestamp::parse(ts).and_then(|time| jiff::Timestamp::from_millisecond(time.0).ok());
         let Some(time) = time.map(|time| time.to_zoned(self.zone.clone())) else { return };
         let day = time.strftime("%Y-%m-%d").to_string();
         if day != self.day {
@@ -133,30 +135,28 @@ impl WatchPage {
         self.page.text(Style::Dim, &time.strftime("%H:%M:%S ").to_string());
     }
 
-    fn tool(&mut self, event: &Value) {
-        let data = &event["data"];
+    fn tool(&mut self, ts: &str, report: ToolReport<'_>) {
         if self.calls.len() >= MAX_CALLS {
             self.calls.clear();
         }
-        let call = self.calls.entry(word(data, "toolCallId").to_owned()).or_default();
-        let title = data["title"].as_str().filter(|title| !title.is_empty());
+        let call = self.calls.entry(report.id().to_owned()).or_default();
+        let title = Some(report.title()).filter(|title| !title.is_empty());
         let is_news = title.is_some_and(|title| title != call.title)
-            || (!data["status"].is_null() && data["status"] != call.status);
+            || report.status().is_some_and(|status| call.status.as_deref() != Some(status));
         if let Some(title) = title {
             call.title = title.to_owned();
         }
-        for (key, known) in [("toolKind", &mut call.kind), ("status", &mut call.status)] {
-            if !data[key].is_null() {
-                *known = data[key].clone();
+        let reported = [(report.tool_kind.0, &mut call.kind), (report.status(), &mut call.status)];
+        for (word, known) in reported {
+            if let Some(word) = word {
+                *known = Some(word.to_owned());
             }
         }
         if is_news {
             let (title, kind) = (call.title.clone(), call.kind.clone());
-            let mut shown = data.clone();
-            shown["toolKind"] = kind;
-            self.clock(event);
-            tool(&mut self.page, &shown, &title);
+            self.clock(ts);
+            tool(&mut self.page, &report, kind.as_deref(), &title);
         }
-        details(&mut self.page, data, Detail::Short);
+        details(&mut self.page, &report, Detail::Short);
     }
 }

@@ -6,14 +6,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::api::{ApprovalDecided, TurnAccepted, TurnCanceled, TurnShown};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::event::{NoData, SeenEvent};
 use subagent_protocol::ids::{RequestId, WorkerId};
+use subagent_protocol::lenient;
 use subagent_protocol::state::WorkerState;
+use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::content::{Detail, details};
+use super::content::{Detail, ToolReport, details};
 use super::event::{outcome, write as write_event};
 use super::usual::text;
-use super::view::{Named, PageRenderer, called, optional, parse_time, word};
+use super::view::{Named, PageRenderer, called, optional};
+use crate::failure::ErrorText;
 use crate::output::page::TextPage;
 use crate::output::style::Style;
 
@@ -71,9 +75,11 @@ pub(super) fn waited(view: &mut PageRenderer, waited: &TurnWaited) {
     if let Some(text) = waited.assistant_text.as_deref().filter(|text| !text.trim().is_empty()) {
         view.page.plain(text.trim_matches('\n')).fresh_line().end();
     }
-    if matches!(word(event, "type"), "approval.requested" | "elicitation.requested") {
+    let seen: SeenEvent<'_, NoData> = SeenEvent::of(event);
+    if seen.is_question() {
         // It may be a question of a task below.
-        write_event(&mut view.page, event["workerId"].as_str().unwrap_or(worker), event);
+        let asking = Some(seen.worker_id).filter(|asking| !asking.is_empty());
+        write_event(&mut view.page, asking.unwrap_or(worker), event);
         return;
     }
     if !outcome(&mut view.page, event) {
@@ -84,10 +90,13 @@ pub(super) fn waited(view: &mut PageRenderer, waited: &TurnWaited) {
 }
 
 pub(super) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
-    let worker = event["workerId"].as_str()?.to_owned();
-    write_event(&mut view.page, &worker, event);
-    let when = view.ago(parse_time(&event["ts"]));
-    view.page.word(Style::Dim, &format!("{}  {when}", word(event, "eventId"))).end();
+    let seen: SeenEvent<'_, NoData> = SeenEvent::of(event);
+    if seen.worker_id.is_empty() {
+        return None;
+    }
+    write_event(&mut view.page, seen.worker_id, event);
+    let when = view.ago(Timestamp::parse(seen.ts));
+    view.page.word(Style::Dim, &format!("{}  {when}", seen.event_id)).end();
     Some(())
 }
 
@@ -133,7 +142,7 @@ pub(super) fn shown(view: &mut PageRenderer, shown: &TurnShown) {
     view.state(turn.status.as_str());
     view.page.end();
     let error = result.and_then(|result| result.error.as_ref());
-    let error = error.filter(|error| !word(error, "message").is_empty());
+    let error = error.filter(|error| !lenient::read::<ErrorText<'_>>(error).message.is_empty());
     view.facts(&[
         ("worker", Style::Plain, shown.worker_id.to_string()),
         ("position", Style::Plain, optional(turn.position)),
@@ -150,18 +159,33 @@ pub(super) fn shown(view: &mut PageRenderer, shown: &TurnShown) {
     }
 }
 
+/// A permission request, as far as it is shown besides its tool call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct AskedApproval<'a> {
+    pub(super) request_id: Option<&'a str>,
+    pub(super) message: Option<&'a str>,
+    pub(super) options: Vec<ShownOption<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ShownOption<'a> {
+    pub(super) id: &'a str,
+    pub(super) label: Option<&'a str>,
+}
+
 /// A permission request, and for each option what to type for it.
-pub(super) fn approval(page: &mut TextPage, asked: &Value) {
-    let request = word(asked, "requestId");
-    question(page, "", word(asked, "message"), request);
-    details(page, asked, Detail::Short);
-    let options = || asked["options"].as_array().into_iter().flatten();
-    let label = |option: &Value| one_line(option["label"].as_str().unwrap_or(word(option, "id")));
-    let width = options().map(|option| label(option).width()).max().unwrap_or(0);
-    for option in options() {
+pub(super) fn approval(page: &mut TextPage, asked: &AskedApproval<'_>, call: &ToolReport<'_>) {
+    let request = asked.request_id.unwrap_or_default();
+    question(page, "", asked.message.unwrap_or_default(), request);
+    details(page, call, Detail::Short);
+    let label = |option: &ShownOption<'_>| one_line(option.label.unwrap_or(option.id));
+    let width = asked.options.iter().map(|option| label(option).width()).max().unwrap_or(0);
+    for option in &asked.options {
         let label = label(option);
         // An agent chose this id, and a person is going to paste it into a shell.
-        let command = match pasted(word(option, "id")) {
+        let command = match pasted(option.id) {
             Some(id) => {
                 format!("subagent approve {request} --option-id={id}")
             }

@@ -1,8 +1,9 @@
 //! Lists and results without a layout of their own: columns and facts, named by the keys of their data.
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::view::{PageRenderer, named, parse_time, shown, word};
+use super::view::{PageRenderer, named, parse_time, shown};
 use crate::output::style::{Style, state_word};
 use crate::output::table::Table;
 
@@ -305,7 +306,7 @@ fn result(
 }
 
 fn items(data: &Value) -> Option<&[Value]> {
-    data["items"].as_array().map(Vec::as_slice)
+    data.get("items")?.as_array().map(Vec::as_slice)
 }
 
 /// `None` for an empty list: the words for it are said elsewhere.
@@ -333,6 +334,14 @@ fn cell(view: &PageRenderer, look: ColumnStyle, value: &Value) -> (Style, String
     }
 }
 
+/// An error that is the value of a field.
+#[derive(Deserialize)]
+struct ShownError<'a> {
+    #[serde(default)]
+    code: &'a str,
+    message: &'a str,
+}
+
 /// A value as a person reads it: of an error its message, of an object `key value` pairs.
 pub(super) fn text(value: &Value) -> String {
     match value {
@@ -341,10 +350,10 @@ pub(super) fn text(value: &Value) -> String {
         }
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
-        Value::Object(_) if value["message"].is_string() => {
-            format!("{} {}", word(value, "code"), word(value, "message"))
-        }
         Value::Object(members) => {
+            if let Ok(ShownError { code, message }) = ShownError::deserialize(value) {
+                return format!("{code} {message}");
+            }
             let pairs = members.iter().filter(|(_, value)| !value.is_null());
             pairs.map(|(key, value)| format!("{key} {}", text(value))).collect::<Vec<_>>().join(", ")
         }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::Error;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::lenient;
 use subagent_protocol::time::Timestamp;
 
 use crate::output::ago::{ago, elapsed};
@@ -79,18 +80,23 @@ impl PageRenderer {
     }
 }
 
-pub(super) fn word<'a>(data: &'a Value, key: &str) -> &'a str {
-    data[key].as_str().unwrap_or_default()
-}
-
 /// The name of a worker, or its id where the daemon gives no name.
 #[must_use]
 pub fn named(data: &Value) -> &str {
-    called(word(data, "name"), word(data, "workerId"))
+    /// The fields that name a worker.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct WorkerName<'a> {
+        name: Option<&'a str>,
+        worker_id: Option<&'a str>,
+    }
+    let WorkerName { name, worker_id } = lenient::read(data);
+    called(name.unwrap_or_default(), worker_id.unwrap_or_default())
 }
 
 /// The same for a name and an id.
-pub(super) fn called<'a>(name: &'a str, id: &'a str) -> &'a str {
+#[must_use]
+pub fn called<'a>(name: &'a str, id: &'a str) -> &'a str {
     if name.is_empty() { id } else { name }
 }
 

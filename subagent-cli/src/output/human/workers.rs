@@ -10,7 +10,9 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::budget::WorkerBudget;
 use subagent_protocol::data::workers::UnreachableState;
+use subagent_protocol::event::{EventType, SeenEvent};
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::lenient;
 use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::state::{OnRateLimit, QuestionKind, WorkerState};
 
@@ -18,9 +20,9 @@ use super::budgets;
 use super::event::write as write_event;
 use super::questions::{answering, elicitation, open};
 use super::removal::bytes;
-use super::turns::approval;
+use super::turns::{AskedApproval, approval};
 use super::usual::text;
-use super::view::{Named, PageRenderer, called, optional, shown as value, word};
+use super::view::{Named, PageRenderer, called, optional, shown as value};
 use super::worktrees;
 use crate::output::ago::elapsed;
 use crate::output::style::Style;
@@ -229,7 +231,11 @@ impl WaitedRow {
 
     /// Whether the event is a question.
     fn asks(&self) -> bool {
-        self.matched_event["data"]["requestId"].is_string()
+        self.event().data.request_id.is_some()
+    }
+
+    fn event(&self) -> SeenEvent<'_, AskedApproval<'_>> {
+        SeenEvent::of(&self.matched_event)
     }
 }
 
@@ -240,18 +246,18 @@ pub(super) fn waited(view: &mut PageRenderer, workers: &[WaitedRow]) {
     }
     let mut table = Table::new(&["NAME", "OUTCOME", "ASKS", "EVENT"]);
     for worker in workers {
-        let event = &worker.matched_event;
-        let message = if worker.asks() { word(&event["data"], "message") } else { "" };
+        let event = worker.event();
+        let message = event.data.message.filter(|_| worker.asks()).unwrap_or_default();
         table.row([
             (Style::Strong, worker.name()),
             (Style::of_state(&worker.outcome), &worker.outcome),
             (Style::Attention, message),
-            (Style::Dim, word(event, "type")),
+            (Style::Dim, event.kind),
         ]);
     }
     view.put(&table);
     if let Some(asking) = workers.iter().find(|worker| worker.asks()) {
-        let is_form = word(&asking.matched_event, "type") == "elicitation.requested";
+        let is_form = asking.event().event_type() == Some(EventType::ElicitationRequested);
         let kind = if is_form { QuestionKind::Elicitation } else { QuestionKind::Permission };
         view.next("Answer:", &format!("subagent {} {}", answering(kind), asking.name()));
     }
@@ -463,17 +469,17 @@ pub(super) fn inspected(view: &mut PageRenderer, inspected: &Inspection) {
         view.page.end();
         let data = serde_json::to_value(asked).unwrap_or_default();
         match asked.kind.as_str() {
-            "elicitation" => elicitation(&mut view.page, &data),
-            _ => approval(&mut view.page, &data),
+            "elicitation" => elicitation(&mut view.page, &lenient::read(&data)),
+            _ => approval(&mut view.page, &lenient::read(&data), &lenient::read(&data)),
         }
     }
     if !events.is_empty() {
         view.page.end().word(Style::Dim, &format!("The last {} events", events.len())).end();
     }
     for event in events {
-        let request = word(&event["data"], "requestId");
-        let asks = matches!(word(event, "type"), "approval.requested" | "elicitation.requested");
-        if asks && pending_approvals.iter().any(|asked| asked.request_id.as_str() == request) {
+        let seen: SeenEvent<'_, AskedApproval<'_>> = SeenEvent::of(event);
+        let request = seen.data.request_id.unwrap_or_default();
+        if seen.is_question() && pending_approvals.iter().any(|asked| asked.request_id.as_str() == request) {
             view.page.word(Style::Attention, &format!("{request} asked, see above")).end();
             continue;
         }

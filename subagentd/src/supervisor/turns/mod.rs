@@ -12,6 +12,7 @@ pub(crate) mod titles;
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_core::model::{By, QueuePosition, Queued, RuntimeStatus, Worker, WorkerInput};
 use subagent_core::rules::reasons::CANCELED_BY_MANAGER;
@@ -22,6 +23,8 @@ use subagent_protocol::attachment::{Attachment, Content};
 use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
+use subagent_protocol::json::extend;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
@@ -131,10 +134,10 @@ pub(crate) async fn send(
     let respond: Respond = Box::new(move |next, added| {
         let mut response = accepted(next, added);
         if let Some(unreachable) = unreachable {
-            response["unreachable"] = json!(unreachable);
+            extend(&mut response, [("unreachable", json!(unreachable))]);
         }
         if let Some(name) = definition {
-            response["agentDefinition"] = name.into();
+            extend(&mut response, [("agentDefinition", name.into())]);
         }
         response
     });
@@ -309,15 +312,15 @@ pub(super) fn accepted(
         });
         let starts = matches!(next.link, RuntimeStatus::Starting | RuntimeStatus::Ending);
         if starts && position.is_none() && asked.is_none() && next.turn().is_some() {
-            response["startsAgent"] = true.into();
+            extend(&mut response, [("startsAgent", true.into())]);
         }
         if let Some(request_id) = asked {
-            response["requestId"] = request_id.as_str().into();
+            extend(&mut response, [("requestId", request_id.as_str().into())]);
         }
         if let Some(position) = position {
-            response["position"] = position.into();
+            extend(&mut response, [("position", position.into())]);
             if next.queue.paused.is_some() {
-                response["paused"] = true.into();
+                extend(&mut response, [("paused", true.into())]);
             }
         }
         response
@@ -340,19 +343,34 @@ pub(super) fn of_worker(error: Error, worker: &str) -> Error {
 fn message(request: &SendTurn) -> Value {
     let mut message = json!({"text": request.text, "blocks": request.blocks});
     if !request.attachments.is_empty() {
-        message["attachments"] = attachments::stored(&request.attachments);
+        extend(&mut message, [("attachments", attachments::stored(&request.attachments))]);
     }
     if let Some(change) = &request.agent {
-        message["agent"] = change.agent.name.as_str().into();
+        extend(&mut message, [("agent", change.agent.name.as_str().into())]);
     }
     message
+}
+
+/// A block of a message: its text, or that of its resource.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BlockText {
+    text: Lenient<String>,
+    #[serde(deserialize_with = "lenient::object")]
+    resource: ResourceText,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResourceText {
+    text: Lenient<String>,
 }
 
 /// Returns all text of a message for hooks: its own, that of its blocks and of attached files.
 fn all_text(request: &SendTurn) -> String {
     let of_block = |block: &Value| {
-        let text = block["text"].as_str().or(block["resource"]["text"].as_str());
-        text.map(str::to_owned)
+        let BlockText { text, resource } = lenient::read(block);
+        text.0.or(resource.text.0)
     };
     let of_file = |attachment: &Attachment| match &attachment.content {
         Content::Text { text } => Some(text.clone()),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::figures::Figures;
@@ -173,13 +174,13 @@ impl<'a> FinishedRun<'a> {
         match judged {
             Ok(judged) => Self {
                 case,
-                agent: judged.data["launcher"].as_str().map_or(agent, str::to_owned),
+                agent: judged.data.launcher.clone().unwrap_or(agent),
                 worker: judged.name.as_deref(),
                 label: judged.went.label(),
                 took: judged.figures.took,
                 figures: Some(&judged.figures),
-                usage: &judged.data["usage"],
-                message: judged.data["message"].as_str(),
+                usage: &judged.data.usage,
+                message: judged.data.message.as_deref(),
                 problem: RunProblem::of(judged),
             },
             Err(failure) => Self {
@@ -231,8 +232,8 @@ impl RunProblem {
 
 /// The error of a turn, with what to do next.
 fn failure_of(judged: &EndedRun) -> Option<Failure> {
-    let failure: Failure = serde_json::from_value(judged.data["error"].clone()).ok()?;
-    let address = judged.name.as_deref().or_else(|| judged.data["workerId"].as_str());
+    let failure = Failure::deserialize(&judged.data.error).ok()?;
+    let address = judged.name.as_deref().or(judged.data.worker_id.as_ref().map(|id| id.as_str()));
     Some(match address.filter(|_| advice::command(&failure).is_none()) {
         Some(address) => failure.with("recommendedCommand", format!("subagent logs {address}")),
         None => failure,

@@ -12,6 +12,7 @@ use super::super::list::ListEntry;
 use super::super::story::BoardStory;
 use super::super::view::{BoardView, TextView};
 use super::{Board, BoardConnection, MAX_UNKNOWN, named};
+use crate::commands::targets::selected::WorkerHead;
 use crate::dialog::DialogOutcome;
 use crate::failure::Failure;
 use crate::output::advice;
@@ -142,11 +143,12 @@ impl Board {
         match ended {
             Ok(data) => {
                 let started = command.words.first().is_some_and(|word| word == "run");
-                let name = data["name"].as_str().filter(|_| started);
+                let worker = WorkerHead::of(&data);
+                let name = worker.name.filter(|_| started);
                 let said = name.map(|name| format!("{name} {}", command.says.1));
                 self.say(Style::Good, said.as_deref().unwrap_or(&command.says.1));
                 if started {
-                    self.awaited = data["workerId"].as_str().and_then(|worker| worker.parse().ok());
+                    self.awaited = worker.worker_id.and_then(|worker| worker.parse().ok());
                 }
             }
             Err(failure) => {

@@ -1,6 +1,8 @@
 //! What a person should know of a worker that was started, beside that it was.
 
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::lenient::{self, Lenient};
 
 use crate::commands::hook::untrusted;
 use crate::output::advice;
@@ -18,16 +20,32 @@ pub(crate) fn of(worker: &Value) -> Vec<String> {
         .collect()
 }
 
+/// The data of `worker.started`, as far as the notes are about it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StartNotes<'a> {
+    login_wanted: bool,
+    launcher: Option<&'a str>,
+    worktree: Lenient<WorktreeNotes>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WorktreeNotes {
+    identity_missing: bool,
+}
+
 /// Its first message will fail: its agent says before it that it is not logged in.
 fn login_wanted(worker: &Value) -> Option<String> {
-    let launcher = worker[LOGIN_WANTED].as_bool()?.then(|| worker["launcher"].as_str()).flatten()?;
-    let command = advice::login(launcher);
+    let StartNotes { login_wanted, launcher, .. } = lenient::read(worker);
+    let command = advice::login(launcher.filter(|_| login_wanted)?);
     Some(format!("the agent says that it is not logged in; log in with `{command}`"))
 }
 
 /// Its work could not be landed.
 fn identity_missing(worker: &Value) -> Option<String> {
-    (worker[WORKTREE]["identityMissing"] == true).then(no_identity)
+    let worktree = lenient::read::<StartNotes<'_>>(worker).worktree.0?;
+    worktree.identity_missing.then(no_identity)
 }
 
 /// The note about a worktree that was created where git has no identity.

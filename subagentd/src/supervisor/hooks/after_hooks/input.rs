@@ -1,6 +1,7 @@
 //! Maps events to after hooks and builds their input. Reads the store. Must not decide how hooks
 //! run.
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_config::hooks::call;
 use subagent_protocol::Result;
@@ -8,6 +9,7 @@ use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::hook::{Hook, HookEvent};
 use subagent_protocol::hook_input::HookInput;
 use subagent_protocol::ids::EventId;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::tool_calls::{KINDS, is_over};
 
 use crate::store::{Connection, WorkerRow, hook_events, tasks};
@@ -66,10 +68,10 @@ pub(crate) fn of(
         input.path.clone_from(&task.path);
     }
     let data = event.data();
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     match fires {
         HookEvent::SessionStart => {
-            input.source = Some(if data["session"] == "new" { "startup" } else { "resume" }.to_owned());
+            let is_new = lenient::read::<StartedData>(&data).session.0.as_deref() == Some("new");
+            input.source = Some(if is_new { "startup" } else { "resume" }.to_owned());
         }
         HookEvent::Stop => {
             input.stop_hook_active = Some(false);
@@ -77,7 +79,7 @@ pub(crate) fn of(
             input.last_assistant_message = Some(hook_events::last_text(connection, worker.id, event.seq)?);
         }
         HookEvent::SubagentStart | HookEvent::SubagentStop => {
-            of_task(&mut input, event.event_type, &data, task.as_ref().map(|(task, _)| task));
+            of_task(&mut input, event.event_type, lenient::read(&data), task.as_ref().map(|(task, _)| task));
         }
         HookEvent::Notification => {
             if !hook_events::is_open(connection, worker.id, event.seq)? {
@@ -86,8 +88,9 @@ pub(crate) fn of(
             let is_permission = event.event_type == EventType::ApprovalRequested;
             let kind = if is_permission { "permission_prompt" } else { "elicitation_dialog" };
             input.notification_type = Some(kind.to_owned());
-            input.message = text(&data["title"]).filter(|_| is_permission).or_else(|| text(&data["message"]));
-            input.request_id = data["requestId"].as_str().and_then(|id| id.parse().ok());
+            let AskedData { title, message, request_id } = lenient::read(&data);
+            input.message = title.0.filter(|_| is_permission).or(message.0);
+            input.request_id = request_id.0.and_then(|id| id.parse().ok());
         }
         HookEvent::PostToolUse => {
             if !of_call(connection, worker, event, &data, &mut input)? {
@@ -95,7 +98,8 @@ pub(crate) fn of(
             }
         }
         HookEvent::WorktreeCreate | HookEvent::WorktreeRemove => {
-            (input.name, input.worktree_path) = (text(&data["name"]), text(&data["path"]));
+            let WorktreeData { name, path } = lenient::read(&data);
+            (input.name, input.worktree_path) = (name.0, path.0);
         }
         HookEvent::UserPromptSubmit | HookEvent::PreToolUse | HookEvent::ApprovalRequested => {}
     }
@@ -115,7 +119,7 @@ fn hooks(fires: HookEvent, own: &[Hook], parent: Option<&str>) -> Vec<Hook> {
 
 /// Returns the hooks in the stored spec of a worker.
 pub(crate) fn of_spec(spec: &str) -> Vec<Hook> {
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     struct StoredHooks {
         #[serde(default)]
         hooks: Vec<Hook>,
@@ -123,11 +127,61 @@ pub(crate) fn of_spec(spec: &str) -> Vec<Hook> {
     serde_json::from_str::<StoredHooks>(spec).map(|stored| stored.hooks).unwrap_or_default()
 }
 
-fn of_task(input: &mut HookInput, event_type: EventType, data: &Value, task: Option<&tasks::TaskRow>) {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    input.agent_id = text(&data["id"]);
+/// The data of a start of a worker.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StartedData {
+    session: Lenient<String>,
+}
+
+/// The data of a question.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AskedData {
+    title: Lenient<String>,
+    message: Lenient<String>,
+    request_id: Lenient<String>,
+}
+
+/// The data of an event of a worktree.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WorktreeData {
+    name: Lenient<String>,
+    path: Lenient<String>,
+}
+
+/// The data of an event of a task.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TaskData {
+    id: Lenient<String>,
+    agent: Lenient<String>,
+    status: Lenient<String>,
+    summary: Lenient<String>,
+}
+
+/// The data of an update of a tool call.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EndedCallData<'a> {
+    #[serde(borrow)]
+    tool_call_id: Lenient<&'a str>,
+    status: Lenient<&'a str>,
+}
+
+/// What a tool call has answered.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CallAnswer {
+    raw_output: Option<Value>,
+    content: Option<Value>,
+}
+
+fn of_task(input: &mut HookInput, event_type: EventType, data: TaskData, task: Option<&tasks::TaskRow>) {
+    input.agent_id = data.id.0;
     input.agent_type =
-        text(&data["agent"]).or_else(|| task.and_then(|task| task.agent.clone())).or(Some(String::new()));
+        data.agent.0.or_else(|| task.and_then(|task| task.agent.clone())).or(Some(String::new()));
     if input.hook_event_name == HookEvent::SubagentStart {
         input.prompt = task.map(|task| task.prompt.clone());
         return;
@@ -136,10 +190,9 @@ fn of_task(input: &mut HookInput, event_type: EventType, data: &Value, task: Opt
     input.status = Some(match event_type {
         EventType::SubagentCompleted => "completed".to_owned(),
         EventType::SubagentCancelled => "cancelled".to_owned(),
-        _ => text(&data["status"]).unwrap_or_else(|| "failed".to_owned()),
+        _ => data.status.0.unwrap_or_else(|| "failed".to_owned()),
     });
-    input.last_assistant_message =
-        task.and_then(|task| task.result.clone()).or_else(|| text(&data["summary"]));
+    input.last_assistant_message = task.and_then(|task| task.result.clone()).or(data.summary.0);
 }
 
 /// Adds a tool call that this event ends. Returns false if the call is open or had ended before.
@@ -150,7 +203,9 @@ fn of_call(
     data: &Value,
     input: &mut HookInput,
 ) -> Result<bool> {
-    let (Some(id), Some(status)) = (data["toolCallId"].as_str(), data["status"].as_str()) else {
+    let EndedCallData { tool_call_id: Lenient(Some(id)), status: Lenient(Some(status)) } =
+        lenient::read(data)
+    else {
         return Ok(false);
     };
     if !is_over(status) {
@@ -166,8 +221,8 @@ fn of_call(
     input.tool_input = Some(call.input);
     input.tool_use_id = call.id;
     input.status = Some(status.to_owned());
-    let response = [&reported["rawOutput"], &reported["content"]].into_iter().find(|value| !value.is_null());
-    input.tool_response = response.cloned();
+    let CallAnswer { raw_output, content } = lenient::read(&reported);
+    input.tool_response = raw_output.or(content);
     Ok(true)
 }
 
