@@ -153,7 +153,12 @@ impl RuntimeDir {
         self.folder.join(format!("{}-{worker_id}.env", self.hash))
     }
 
-    /// Returns the sockets and environment files of this state dir's workers with the worker ids, sorted.
+    /// Path of the file with the token of a worker's container. The writer must create it with mode 0600.
+    pub fn container_token(&self, worker_id: &str) -> PathBuf {
+        self.folder.join(format!("{}-{worker_id}.token", self.hash))
+    }
+
+    /// Returns the sockets, environment files and tokens of this state dir's workers with the worker ids, sorted.
     ///
     /// # Errors
     /// The folder is unreadable.
@@ -172,7 +177,7 @@ impl RuntimeDir {
 
     fn worker_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let rest = name.strip_prefix(&self.hash)?.strip_prefix('-')?;
-        rest.strip_suffix(".env").or_else(|| rest.strip_suffix(".sock"))
+        [".env", ".sock", ".token"].iter().find_map(|end| rest.strip_suffix(end))
     }
 }
 

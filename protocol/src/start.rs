@@ -47,11 +47,11 @@ pub struct RuntimeStart {
     pub last_turn: u64,
     /// Id of the current boot, for the segment's first record.
     pub boot_id: String,
-    /// Whether the place is a container on the daemon's machine: working folder, program and
-    /// environment are resolved in it. Another boot than `boot_id` is refused: only within one
-    /// kernel, locks prove an end.
-    #[serde(default)]
-    pub contained: bool,
+    /// Present in a container on the daemon's machine: the line with which a connection from outside
+    /// of it must begin. Working folder, program and environment are resolved in the container.
+    /// Another boot than `boot_id` is refused: only within one kernel, locks prove an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_token: Option<String>,
     /// A value that only processes of this runtime have in their environment (`SUBAGENT_MARKER`).
     pub marker: String,
     /// The agent to run.

@@ -144,6 +144,9 @@ pub struct StreamOpen {
     /// Whether this runtime was reported as started there. Then a place without a record of it is
     /// another one (a folder that is not mounted, another host), and proves nothing.
     pub is_known: bool,
+    /// The line with which `dial` begins its connection to a runtime in a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_token: Option<String>,
     /// The segment at which the daemon goes on reading.
     pub segment: u64,
     /// The offset in it.
@@ -343,6 +346,7 @@ mod tests {
             Just(StreamControl::RuntimeGone.into()),
             (any::<String>(), any::<u64>()).prop_map(|(root, number)| {
                 StreamControl::Open(StreamOpen {
+                    container_token: None,
                     protocol: STREAM_PROTOCOL,
                     root: Some(root.into()),
                     epoch: DaemonEpoch { generation: number, start: number.to_string() },

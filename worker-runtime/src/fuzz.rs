@@ -151,7 +151,7 @@ pub fn command_socket(bytes: &[u8]) -> (usize, usize) {
             }
             commands
         };
-        let serve = socket::serve(stream, 1, events, known);
+        let serve = socket::serve(stream, 1, None, events, known);
         let (_, answers, commands, ()) = tokio::join!(write, read, count, serve);
         let answers: Vec<&[u8]> = answers.split_inclusive(|byte| *byte == b'\n').collect();
         for answer in &answers {

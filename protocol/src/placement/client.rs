@@ -55,7 +55,7 @@ impl ClientFailure<'_> {
                 not_prepared(message, cleaned(said))
                     .recommend(format!("run `subagent placement prepare {name}`, which fetches it"))
             }
-            Self::Exited(code, said) if is_of_client(&placement.engine, code) => {
+            Self::Exited(code, said) if is_of_client(&placement.engine, code, said) => {
                 let said = cleaned(said);
                 let (reason, advice) = match &placement.engine {
                     Engine::Ssh(ssh) => ssh.reason_of(&said, &check),
@@ -78,13 +78,15 @@ impl ClientFailure<'_> {
     }
 }
 
-/// Whether the client itself failed, and not the command there.
+/// Whether the client itself failed, and not the command there. `said` is its standard error.
 #[must_use]
-pub fn is_of_client(engine: &Engine, code: Option<i32>) -> bool {
+pub fn is_of_client(engine: &Engine, code: Option<i32>, said: &[u8]) -> bool {
     match (engine, code) {
         (_, None) => true,
         (Engine::Ssh(_), Some(code)) => code == ssh::CLIENT_FAILED,
-        (Engine::Podman(_), Some(code)) => podman::CLIENT_FAILED.contains(&code),
+        (Engine::Podman(_), Some(code)) => {
+            podman::CLIENT_FAILED.contains(&code) || podman::is_of_docker(said)
+        }
         (Engine::Loopback, Some(_)) => false,
     }
 }

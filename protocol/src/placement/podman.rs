@@ -12,7 +12,7 @@ use crate::mcp::TASK_SERVER_PROGRAM;
 /// The client if the placement names none.
 const CLIENT: &str = "podman";
 /// Exit codes of the client if it failed itself, or the container does not run.
-pub(super) const CLIENT_FAILED: [i32; 2] = [125, 255];
+pub const CLIENT_FAILED: [i32; 2] = [125, 255];
 /// Where the runtime of this installation is in a container. The task server of agents is beside it.
 pub const PROGRAM: &str = "/run/subagent/subagent-runtime";
 /// The command that keeps a container alive while its runtime lives.
@@ -78,8 +78,8 @@ impl ContainerEngine {
         if let Some(runtime) = runtime {
             let task_server = runtime.with_file_name(TASK_SERVER_PROGRAM);
             let beside = program_beside(PROGRAM, TASK_SERVER_PROGRAM);
-            options.push(format!("--volume={}:{PROGRAM}:ro", runtime.display()));
-            options.push(format!("--volume={}:{beside}:ro", task_server.display()));
+            options.push(bound(runtime, PROGRAM, true));
+            options.push(bound(&task_server, &beside, true));
         }
         options.extend(self.mounts.iter().map(|mount| format!("--volume={mount}")));
         options.extend(self.args.iter().cloned());
@@ -93,7 +93,7 @@ impl ContainerEngine {
         words.extend(["run", "--detach", "--name", run.name].map(str::to_owned));
         words.extend(self.options(run.runtime, run.user));
         let folder = run.folder.display();
-        words.push(format!("--volume={folder}:{folder}"));
+        words.push(bound(run.folder, &folder.to_string(), false));
         words.push(format!("--entrypoint={}", run.program));
         words.extend([self.image.clone(), HOLD.to_owned(), folder.to_string()]);
         words
@@ -158,9 +158,12 @@ impl ContainerEngine {
         let image = image_problem(&self.image).map(|problem| ("image", problem));
         let command = self.command.first().is_some_and(String::is_empty);
         let mount = self.mounts.iter().find_map(|mount| mount_problem(mount));
+        let shares_pids = self.args.iter().any(|arg| arg == "--pid" || arg.starts_with("--pid="));
         image
             .or(command.then_some(("command", "must not be empty")))
             .or(words.clone().any(|word| word.contains('\0')).then_some(("args", "must not contain a NUL")))
+            .or(shares_pids
+                .then_some(("args", "must not contain `--pid`: the end of a container ends its processes")))
             .or(mount.map(|problem| ("mounts", problem)))
     }
 
@@ -177,6 +180,13 @@ impl ContainerEngine {
     }
 }
 
+/// Whether this is an error of docker's client, which exits like the command.
+pub(super) fn is_of_docker(said: &[u8]) -> bool {
+    const SAID: [&str; 2] = ["Error response from daemon", "Cannot connect to the Docker daemon"];
+    let said = String::from_utf8_lossy(said);
+    SAID.iter().any(|text| said.contains(text))
+}
+
 /// Whether the client says that the image is not on this machine.
 pub(super) fn is_image_missing(engine: &Engine, said: &[u8]) -> bool {
     const SAID: [&str; 4] = ["no such image", "image not known", "No such image", "Unable to find image"];
@@ -184,10 +194,21 @@ pub(super) fn is_image_missing(engine: &Engine, said: &[u8]) -> bool {
     matches!(engine, Engine::Podman(_)) && SAID.iter().any(|text| said.contains(text))
 }
 
-/// Returns the name of the container of a worker's runtime.
+/// Returns the name of the container of a worker's runtime. `state` tells apart state dirs, which may
+/// have workers with the same ids.
 #[must_use]
-pub fn container_name(worker: &str, incarnation: u64) -> String {
-    format!("subagent-{worker}-{incarnation}")
+pub fn container_name(state: &str, worker: &str, incarnation: u64) -> String {
+    format!("subagent-{state}-{worker}-{incarnation}")
+}
+
+/// Returns the option for a mount. Unlike `--volume`, it takes any path.
+fn bound(source: &Path, target: &str, read_only: bool) -> String {
+    let field = |name: &str, path: &str| match path.contains([',', '"']) {
+        true => format!("\"{name}={}\"", path.replace('"', "\"\"")),
+        false => format!("{name}={path}"),
+    };
+    let (source, target) = (field("src", &source.display().to_string()), field("dst", target));
+    format!("--mount=type=bind,{source},{target}{}", if read_only { ",readonly" } else { "" })
 }
 
 /// Returns why the client cannot take this text as an image.
@@ -234,7 +255,7 @@ mod tests {
     #[test]
     fn a_container_is_that_of_one_runtime() {
         let engine = engine().mounted_from(Path::new("/src/app"), Some(Path::new("/home/me")));
-        let name = container_name("w_1", 3);
+        let name = container_name("0a1b2c3d", "w_1", 3);
         let run = ContainerRun {
             name: &name,
             folder: Path::new("/state/placed/w_1"),
@@ -242,20 +263,20 @@ mod tests {
             program: PROGRAM,
             user: (1000, 100),
         };
-        let expected = "--root /x run --detach --name subagent-w_1-3 --rm --pull=never --user=1000:100 \
-            --userns=keep-id --volume=/bin/subagent-runtime:/run/subagent/subagent-runtime:ro \
-            --volume=/bin/subagent:/run/subagent/subagent:ro \
+        let expected = "--root /x run --detach --name subagent-0a1b2c3d-w_1-3 --rm --pull=never --user=1000:100 \
+            --userns=keep-id --mount=type=bind,src=/bin/subagent-runtime,dst=/run/subagent/subagent-runtime,readonly \
+            --mount=type=bind,src=/bin/subagent,dst=/run/subagent/subagent,readonly \
             --volume=/src/app:/work --volume=/home/me/.codex:/home/me/.codex:ro --volume=/a b:/c --network=none \
-            --volume=/state/placed/w_1:/state/placed/w_1 --entrypoint=/run/subagent/subagent-runtime agents:1 \
+            --mount=type=bind,src=/state/placed/w_1,dst=/state/placed/w_1 --entrypoint=/run/subagent/subagent-runtime agents:1 \
             hold /state/placed/w_1";
         assert_eq!(engine.start(&run).join(" "), expected);
         assert_eq!(
             engine.exec(&name, PROGRAM, &["submit", "w_1"]).join(" "),
-            "--root /x exec --interactive subagent-w_1-3 /run/subagent/subagent-runtime submit w_1"
+            "--root /x exec --interactive subagent-0a1b2c3d-w_1-3 /run/subagent/subagent-runtime submit w_1"
         );
         let docker = ContainerEngine { command: vec!["docker".into()], ..engine };
         assert!(!docker.start(&run).iter().any(|word| word.starts_with("--userns")));
-        assert_eq!(docker.remove(&name).join(" "), "rm --force subagent-w_1-3");
+        assert_eq!(docker.remove(&name).join(" "), "rm --force subagent-0a1b2c3d-w_1-3");
     }
 
     #[test]
@@ -264,6 +285,9 @@ mod tests {
         for image in ["", "--privileged", "a b"] {
             assert_eq!(ContainerEngine { image: image.into(), ..engine() }.problem().unwrap().0, "image");
         }
+        let pids = ContainerEngine { args: vec!["--pid=host".into()], ..engine() };
+        assert_eq!(pids.problem().unwrap().0, "args");
+        assert_eq!(bound(Path::new("/a,b"), "/c", false), "--mount=type=bind,\"src=/a,b\",dst=/c");
         for mount in ["", "/a", ":/a", "/a:b", "/a:/b\n"] {
             let found = ContainerEngine { mounts: vec![mount.into()], ..engine() }.problem();
             assert_eq!(found.unwrap().0, "mounts", "{mount}");
@@ -285,6 +309,7 @@ mod tests {
                 "container",
             ),
             (125, "Error: creating runtime static files directory", "engine"),
+            (1, "Error response from daemon: container 6e is not running", "container"),
         ] {
             let error = ClientFailure::Exited(Some(code), said.as_bytes()).error(&placement, PROGRAM);
             assert_eq!((error.code, &error.details["reason"]), (Code::PlacementUnreachable, &reason.into()));

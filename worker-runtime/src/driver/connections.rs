@@ -21,8 +21,8 @@ pub(super) struct DaemonConnections {
     pub(super) worker_id: WorkerId,
     pub(super) incarnation: u64,
     pub(super) generation: u64,
-    /// Whether the daemon is outside of the container of this process.
-    pub(super) contained: bool,
+    /// The line with which connections from outside of the container begin.
+    pub(super) container_token: Option<String>,
     pub(super) events: mpsc::Receiver<ConnectionEvent>,
     pub(super) events_in: mpsc::Sender<ConnectionEvent>,
     pub(super) connections: JoinSet<()>,
@@ -37,7 +37,7 @@ impl DaemonConnections {
             worker_id: start.worker_id.clone(),
             incarnation: start.incarnation,
             generation: start.generation,
-            contained: start.contained,
+            container_token: start.container_token.clone(),
             events,
             events_in,
             connections: JoinSet::new(),

@@ -41,13 +41,17 @@ pub(super) fn accepted(driver: &mut Driver, stream: io::Result<Stream>) {
         return;
     }
     let Stream::UdSocket(socket) = &stream;
-    match socket::judge(socket, driver.daemon.contained) {
-        PeerAdmission::Trusted => {
+    let admission = socket::judge(socket, driver.daemon.container_token.is_some());
+    match admission {
+        PeerAdmission::Trusted | PeerAdmission::Outside => {
+            let token = driver.daemon.container_token.clone();
+            let token = token.filter(|_| admission == PeerAdmission::Outside);
             driver.daemon.next_connection += 1;
             let (events, ends) = (driver.daemon.events_in.clone(), driver.records.ends.subscribe());
             driver.daemon.connections.spawn(socket::serve(
                 stream,
                 driver.daemon.next_connection,
+                token,
                 events,
                 ends,
             ));

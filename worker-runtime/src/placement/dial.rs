@@ -56,7 +56,11 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         return Ok(());
     }
     // The runtime may be about to listen: the daemon dials again.
-    let socket = UnixStream::connect(folder.socket()).ok();
+    let mut socket = UnixStream::connect(folder.socket()).ok();
+    if let (Some(socket), Some(token)) = (&mut socket, &open.container_token) {
+        // A runtime that does not read it has ended.
+        let _ = socket.write_all(format!("{token}\n").as_bytes());
+    }
     let channels = socket.as_ref().filter(|_| open.serves_tasks).and_then(|socket| {
         let channels = ConnectionForwarder::listen(&folder, socket, open.epoch.generation, output);
         // Without them only tasks fail, and their server says so.

@@ -18,6 +18,9 @@ use super::folder::{PlacedFolder, WorkerLock};
 
 /// Time in which a runtime must be started.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The first and the longest pause between two looks at a live runtime. A process that ends resets it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Holds the container until its runtime has ended.
 ///
@@ -35,12 +38,10 @@ pub(crate) fn run(folder: Option<OsString>) -> io::Result<()> {
     // The first process of a container gets only signals that it handles or blocks.
     signals.thread_block()?;
     let pending = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let mut start_deadline = Some(Instant::now() + START_TIMEOUT);
+    let (mut pause, mut look_at) = (FIRST_PAUSE, Instant::now() + START_TIMEOUT);
     loop {
-        let timeout = start_deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = timeout.map_or(Ok(PollTimeout::NONE), |left| {
-            PollTimeout::try_from(left + Duration::from_millis(1)).map_err(io::Error::other)
-        })?;
+        let left = look_at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let timeout = PollTimeout::try_from(left).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(pending.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -50,15 +51,18 @@ pub(crate) fn run(folder: Option<OsString>) -> io::Result<()> {
                 return Ok(());
             }
         }
-        let reaped = reap()?;
-        let is_late = start_deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if !(reaped || is_late) {
+        if reap()? {
+            pause = FIRST_PAUSE;
+        } else if Instant::now() < look_at {
             continue;
         }
         if !lives(&folder)? {
             return Ok(());
         }
-        start_deadline = None;
+        // Another process may look at a lock at this moment, and this one not be the parent of all
+        // others in the container. So the end of the last one is not enough to wait for.
+        look_at = Instant::now() + pause;
+        pause = (pause * 2).min(LAST_PAUSE);
     }
 }
 

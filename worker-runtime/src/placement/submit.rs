@@ -86,14 +86,19 @@ fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, String>> {
 
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
     let SubmitRequest { root, mut start, epoch, .. } = request;
-    let is_elsewhere = root.is_none() || start.contained;
+    let is_elsewhere = root.is_none() || start.container_token.is_some();
     let boot_id = super::boot_id()?;
-    if start.contained && start.boot_id != boot_id {
+    if start.container_token.is_some() && start.boot_id != boot_id {
         let why = "the container has another kernel than the daemon, which cannot see its locks then; use an \
                    engine that runs containers on the kernel of this machine";
         return Ok(failed(SubmitFailure::Incompatible, why));
     }
-    let folder = PlacedFolder::create(&there::root(root)?, &start.worker_id)?;
+    let root = there::root(root)?;
+    let folder = match &start.container_token {
+        // It is mounted. A folder in the container itself would prove nothing outside.
+        Some(_) => PlacedFolder::at(root.join(start.worker_id.as_str()))?,
+        None => PlacedFolder::create(&root, &start.worker_id)?,
+    };
     start.directory = folder.path().to_owned();
     start.socket = folder.socket();
     start.log = folder.log();

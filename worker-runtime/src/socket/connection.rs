@@ -57,15 +57,16 @@ struct OnlyId {
     id: u64,
 }
 
-/// Serves a connection until either side ends it.
+/// Serves a connection until either side ends it. One that does not begin with the `token` is closed.
 pub(crate) async fn serve(
     stream: Stream,
     connection: u64,
+    token: Option<String>,
     events: mpsc::Sender<ConnectionEvent>,
     ends: watch::Receiver<JournalEnd>,
 ) {
     // The reason does not matter: the daemon connects again.
-    let _ = ConnectionReader { stream: &stream, connection, events: &events }.run(ends).await;
+    let _ = ConnectionReader { stream: &stream, connection, events: &events }.run(token, ends).await;
     let _ = events.send(ConnectionEvent { connection, kind: EventKind::Closed }).await;
 }
 
@@ -87,9 +88,15 @@ struct ConnectionReader<'a> {
 }
 
 impl ConnectionReader<'_> {
-    async fn run(&self, mut ends: watch::Receiver<JournalEnd>) -> io::Result<()> {
+    async fn run(&self, token: Option<String>, mut ends: watch::Receiver<JournalEnd>) -> io::Result<()> {
         let (out, mut frames) = mpsc::unbounded_channel();
         let mut input = FrameBuffer::new();
+        if let Some(token) = token {
+            let first = tokio::time::timeout(HELLO_TIMEOUT, input.frame(self.stream)).await;
+            if !matches!(first, Ok(Ok(Some(line))) if line.trim_ascii() == token.as_bytes()) {
+                return Ok(());
+            }
+        }
         let hello = tokio::time::timeout(HELLO_TIMEOUT, input.frame(self.stream)).await;
         let Ok(Ok(Some(line))) = hello else { return Ok(()) };
         let Ok(ToRuntime::Hello { protocol, generation, desired }) = serde_json::from_slice(&line) else {

@@ -17,14 +17,16 @@ use crate::guard::ancestry;
 pub(crate) enum PeerAdmission {
     /// The peer may send commands.
     Trusted,
+    /// The peer is outside of this container. It may send commands after its token.
+    Outside,
     /// The peer runs below an agent and gets a refusal.
     BelowGuard,
     /// The peer belongs to another user or is gone. It gets no answer.
     Dropped,
 }
 
-/// Inspects the peer of a connection. In a container, one from outside is the daemon's `dial`: it
-/// has no pid and no ancestors here. Every process below the agent has both.
+/// Inspects the peer of a connection. One from outside of this container has no pid and no ancestors
+/// here. It may be the daemon's `dial`, or another agent.
 pub(crate) fn judge(socket: impl AsFd, contained: bool) -> PeerAdmission {
     match look(&socket, contained) {
         Ok(verdict) => verdict,
@@ -41,7 +43,7 @@ fn look(socket: &impl AsFd, contained: bool) -> io::Result<PeerAdmission> {
     }
     let pid = credentials.pid();
     if pid == 0 && contained {
-        return Ok(PeerAdmission::Trusted);
+        return Ok(PeerAdmission::Outside);
     }
     // With a pidfd the pid cannot be reused meanwhile. Without one, the start time reveals a reuse.
     let handle = getsockopt(socket, sockopt::PeerPidfd).ok();

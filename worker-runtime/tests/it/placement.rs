@@ -119,6 +119,7 @@ impl Placed {
             controls: Vec::new(),
         };
         dial.send(&StreamMessage::Control(StreamControl::Open(StreamOpen {
+            container_token: None,
             serves_tasks: false,
             protocol: STREAM_PROTOCOL,
             root: Some(self.root()),

@@ -83,7 +83,7 @@ impl WorkerFixture {
             first_record: 1,
             last_turn: 0,
             boot_id: "boot".to_owned(),
-            contained: false,
+            container_token: None,
             marker: "marker-of-a-test".to_owned(),
             agent: AgentProgram {
                 sandbox: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
-use subagent_protocol::placement::podman::{ContainerEngine, ContainerRun};
+use subagent_protocol::placement::podman::{CLIENT_FAILED, ContainerEngine, ContainerRun};
 use subagent_protocol::placement::ssh::path_word;
 
 use super::check::{PassedStep, folder_of, same_version};
@@ -32,7 +32,14 @@ pub(super) async fn checked(
     found("runtime", version(placement, engine, runtime).await?);
     let line = format!("cd {} && pwd", path_word(&placement.cwd));
     let folder = runtime.in_container(placement, engine, SHELL, &["-c", &line]);
-    found("folder", folder_of(placement, &remote::run(placement, folder, None, SHORT).await?)?);
+    let folder = remote::run(placement, folder, None, SHORT).await?;
+    found(
+        "folder",
+        match folder.code {
+            126 | 127 => format!("{} was not looked at: the image has no {SHELL}", placement.cwd),
+            _ => folder_of(placement, &folder)?,
+        },
+    );
     let name = format!("subagent-check-{}", std::process::id());
     let outcome = started(placement, engine, runtime, &name).await;
     let ended = remote::run(placement, command(engine.client(), engine.remove(&name)), None, SHORT).await;
@@ -80,7 +87,11 @@ pub(super) async fn prepared(
         let look = remote::run(placement, command(engine.client(), look), None, SHORT).await;
         if !look.is_ok_and(|printed| printed.code == 0) {
             let pull = command(engine.client(), engine.other(&["pull", image]));
-            successful(placement, engine.client(), remote::run(placement, pull, None, PULL).await?)?;
+            let pulled_with = remote::run(placement, pull, None, PULL).await?;
+            if pulled_with.code != 0 {
+                let failed = Printed { code: CLIENT_FAILED[0], ..pulled_with };
+                return Err(failed.failure(placement, engine.client()));
+            }
             pulled = true;
         }
     }

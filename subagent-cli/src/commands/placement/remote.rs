@@ -149,7 +149,7 @@ pub(super) async fn run(
     });
     match ended.await {
         Ok(Ok(status)) => match status.code() {
-            Some(code) if !is_of_client(&placement.engine, Some(code)) => {
+            Some(code) if !is_of_client(&placement.engine, Some(code), &err) => {
                 Ok(Printed { code, stdout: out, stderr: err })
             }
             code => Err(failed(ClientFailure::Exited(code, &err))),

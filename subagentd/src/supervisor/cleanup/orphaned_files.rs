@@ -54,6 +54,7 @@ fn are_held(state_dir: &Path, worker: &str) -> bool {
 pub(crate) async fn remove_all_of(shared: &SupervisorState, worker: &str) -> bool {
     let mut paths = places(&shared.setup.state_dir, worker);
     paths.push(shared.setup.runtime_dir.worker_environment(worker));
+    paths.push(shared.setup.runtime_dir.container_token(worker));
     paths.extend(shared.setup.runtime_dir.worker_socket(worker));
     let (state_dir, worker) = (shared.setup.state_dir.clone(), worker.to_owned());
     let removed = tokio::task::spawn_blocking(move || {

@@ -2,8 +2,9 @@
 //! user's ssh client, or in a container. Must not put anything of a start on a command line.
 
 use std::collections::HashSet;
-use std::io::Read as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
 use super::place::placed_root;
+use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
 
 /// The variable of the daemon that the command gets, beside those that every process gets.
@@ -34,14 +36,50 @@ pub(super) struct Carrier {
     runtime: PathBuf,
     /// The folder of the workers that are placed on this machine.
     root: PathBuf,
+    /// The part of the names of containers that no other state dir has.
+    state: String,
+    /// The file of [`Self::token`].
+    token: PathBuf,
 }
 
 impl Carrier {
-    pub(super) fn of(placement: &Placement, setup: &DaemonSettings) -> Self {
+    pub(super) fn of(placement: &Placement, setup: &DaemonSettings, worker: &WorkerId) -> Self {
         Self {
             placement: placement.clone(),
             runtime: setup.runtime_program.clone(),
             root: placed_root(&setup.state_dir),
+            state: hex(&Sha256::digest(setup.state_dir.as_os_str().as_bytes())[..4]),
+            token: setup.runtime_dir.container_token(worker.as_str()),
+        }
+    }
+
+    fn container_name(&self, worker: &WorkerId, incarnation: u64) -> String {
+        container_name(&self.state, worker.as_str(), incarnation)
+    }
+
+    /// Returns the line with which a connection to the worker's runtime in a container begins; `None`
+    /// without a container. It is neither in the state dir, which a container may see, nor in the
+    /// database. Removed with the worker's environment.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`, `STORAGE_FULL`.
+    pub(super) fn token(&self) -> Result<Option<String>> {
+        if !self.is_container() {
+            return Ok(None);
+        }
+        let failed = |error: std::io::Error| {
+            let message = format!("{}: {error}", self.token.display());
+            Error::new(Code::StorageError, message).or_storage_full(&error)
+        };
+        match std::fs::read_to_string(&self.token) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let token = hex(&entropy::random::<32>()?);
+                let mut options = std::fs::OpenOptions::new();
+                let file = options.write(true).create_new(true).mode(0o600).open(&self.token);
+                file.and_then(|mut file| file.write_all(token.as_bytes())).map_err(failed)?;
+                Ok(Some(token))
+            }
+            read => read.map(Some).map_err(failed),
         }
     }
 
@@ -88,8 +126,9 @@ impl Carrier {
         let Some(container) = self.container() else { return Ok(None) };
         let folder = self.root.join(worker.as_str());
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        std::fs::File::open(&self.root)?.sync_all()?;
         let run = ContainerRun {
-            name: &container_name(worker.as_str(), incarnation),
+            name: &self.container_name(worker, incarnation),
             folder: &folder,
             runtime: self.placement.program.is_none().then_some(self.runtime.as_path()),
             program: &self.program(),
@@ -101,7 +140,7 @@ impl Carrier {
     /// Returns the command that ends the container of a runtime.
     pub(super) fn end(&self, worker: &WorkerId, incarnation: u64) -> Option<Command> {
         let container = self.container()?;
-        let name = container_name(worker.as_str(), incarnation);
+        let name = self.container_name(worker, incarnation);
         Some(clean(Command::new(container.client()), container.remove(&name)))
     }
 
@@ -109,7 +148,7 @@ impl Carrier {
     pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64) -> Command {
         match self.container() {
             Some(container) => {
-                let name = container_name(worker.as_str(), incarnation);
+                let name = self.container_name(worker, incarnation);
                 let words = container.exec(&name, &self.program(), &["submit", worker.as_str()]);
                 clean(Command::new(container.client()), words)
             }
@@ -186,12 +225,14 @@ pub(crate) async fn discard(
         tracing::warn!(%worker, %host, "the files of a removed worker are left in {PLACED_THERE}");
         return;
     }
-    let mut command = Carrier::of(placement, setup).command("discard", worker);
+    let mut command = Carrier::of(placement, setup, worker).command("discard", worker);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let why = match tokio::time::timeout(DISCARD_TIMEOUT, command.output()).await {
         Ok(Ok(output)) if output.status.success() => return,
         // The client has reached the host.
-        Ok(Ok(output)) if !is_of_client(&placement.engine, output.status.code()) => cleaned(&output.stderr),
+        Ok(Ok(output)) if !is_of_client(&placement.engine, output.status.code(), &output.stderr) => {
+            cleaned(&output.stderr)
+        }
         outcome => {
             silent_hosts.insert(host.clone());
             match outcome {

@@ -115,6 +115,7 @@ impl WorkerFolder {
         }
         let _ = fs::remove_file(&socket);
         environment::remove(&runtime_dir.worker_environment(self.worker_id.as_str()));
+        let _ = fs::remove_file(runtime_dir.container_token(self.worker_id.as_str()));
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use subagent_config::runtime_dir::SOCKET_PATH_LIMIT;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::{
     Engine, PLACED_LOG, PLACED_THERE, Placement, SubmitFailure, SubmitRequest,
@@ -148,7 +149,7 @@ impl RuntimePlace {
             None => Self::Local,
             Some(placement) => Self::Placed(Box::new(PlacedRuntime {
                 worker: row.worker_id.clone(),
-                carrier: Carrier::of(placement, setup),
+                carrier: Carrier::of(placement, setup, &row.worker_id),
                 mirror: Mirror::new(directory),
                 // On this machine, the task server uses the daemon's own socket.
                 serving: serving.filter(|_| placement.elsewhere().is_some()),
@@ -170,6 +171,24 @@ impl RuntimePlace {
 
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::Placed(placed) if placed.carrier.is_container())
+    }
+
+    /// Returns the line with which connections to a runtime in a container begin; `None` elsewhere.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`, `STORAGE_FULL`.
+    pub(crate) fn container_token(&self) -> Result<Option<String>> {
+        match self {
+            Self::Local => Ok(None),
+            Self::Placed(placed) => placed.carrier.token(),
+        }
+    }
+
+    /// Ends what is left of the container of a runtime that has ended.
+    pub(crate) async fn end_container(&self, incarnation: u64) {
+        if let Self::Placed(placed) = self {
+            submission::end(&placed.carrier, &placed.worker, incarnation).await;
+        }
     }
 
     pub(crate) fn is_placed(&self) -> bool {
@@ -303,6 +322,10 @@ impl PlacedRuntime {
             epoch: at.epoch,
             incarnation: at.incarnation,
             is_known: at.is_known,
+            container_token: self
+                .carrier
+                .token()
+                .map_err(|error| io::Error::other(error.message))?,
             segment: at.cursor.segment,
             offset: at.cursor.offset,
             serves_tasks: self.serving.is_some(),
@@ -333,8 +356,20 @@ pub(crate) fn socket_path(
             .runtime_dir
             .worker_socket(worker)
             .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string())),
-        // Only `submit` and `dial` use it. They say if it is too long.
-        Some(placement) => Ok(root_of(placement, setup).join(worker).join("socket")),
+        // Only `submit` and `dial` use it. They say if it is too long, but for a container only late.
+        Some(placement) => {
+            let path = root_of(placement, setup).join(worker).join("socket");
+            let length = path.as_os_str().len();
+            if matches!(placement.engine, Engine::Podman(_)) && length > SOCKET_PATH_LIMIT {
+                let message = format!(
+                    "the path of the worker's socket has {length} bytes, and at most {SOCKET_PATH_LIMIT} are possible: {}",
+                    path.display()
+                );
+                return Err(Error::new(Code::SocketPathTooLong, message)
+                    .recommend("use a workspace with a shorter path for workers in containers"));
+            }
+            Ok(path)
+        }
     }
 }
 

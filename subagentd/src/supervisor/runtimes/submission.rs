@@ -5,7 +5,6 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use subagent_protocol::Error;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::client::ClientFailure;
@@ -35,50 +34,42 @@ pub(super) async fn submit(
     (worker, incarnation): (&WorkerId, u64),
     request: &[u8],
 ) -> Submitted {
-    let begun = match begin(carrier, worker, incarnation).await {
-        Ok(begun) => begun,
-        Err(submitted) => return submitted,
-    };
-    let submitted = exchange(carrier, (worker, incarnation), request).await;
-    match submitted {
-        Submitted::Started { .. } | Submitted::Unknown(_) | Submitted::Failed(SubmitFailure::Busy, _) => {
-            submitted
-        }
-        Submitted::NotReached(error) => {
-            end(carrier, worker, incarnation).await;
-            // Without a container, nothing there could be reached.
-            begun.map_or(Submitted::NotReached(error), Submitted::NotReached)
-        }
-        Submitted::Failed(..) | Submitted::Fenced(_) | Submitted::NotSent(_) => {
-            end(carrier, worker, incarnation).await;
-            submitted
-        }
+    if let Err(submitted) = begin(carrier, worker, incarnation).await {
+        return submitted;
     }
+    let submitted = exchange(carrier, (worker, incarnation), request).await;
+    // Without an answer, a runtime may live.
+    if !matches!(submitted, Submitted::Started { .. } | Submitted::Unknown(_)) {
+        end(carrier, worker, incarnation).await;
+    }
+    submitted
 }
 
-/// Starts the container if the place needs one. Returns the error of a client that started none: an
-/// earlier attempt may have, and then it is used.
-async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result<Option<Error>, Submitted> {
-    let Some(mut command) = carrier.begin(worker, incarnation).map_err(Submitted::NotSent)? else {
-        return Ok(None);
-    };
-    let Some(place) = carrier.elsewhere() else { return Ok(None) };
-    let error = |failure: ClientFailure<'_>| failure.error(place, &carrier.program());
+/// Starts the container if the place needs one.
+async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result<(), Submitted> {
+    let command = carrier.begin(worker, incarnation).map_err(Submitted::NotSent)?;
+    let (Some(mut command), Some(place)) = (command, carrier.elsewhere()) else { return Ok(()) };
+    let failed = |failure: ClientFailure<'_>| Submitted::NotReached(failure.error(place, &carrier.program()));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     match timeout(CONTAINER_TIMEOUT, command.output()).await {
-        Ok(Ok(output)) if output.status.success() => Ok(None),
-        Ok(Ok(output)) => Ok(Some(error(ClientFailure::Exited(output.status.code(), &output.stderr)))),
-        Ok(Err(why)) => Err(Submitted::NotReached(error(ClientFailure::NoClient(&why.to_string())))),
-        Err(_) => Err(Submitted::NotReached(error(ClientFailure::TimedOut(b"")))),
+        Ok(Ok(output)) if output.status.success() => Ok(()),
+        // Another container may have the name, so nothing is removed.
+        Ok(Ok(output)) => Err(failed(ClientFailure::Exited(output.status.code(), &output.stderr))),
+        Ok(Err(why)) => Err(failed(ClientFailure::NoClient(&why.to_string()))),
+        Err(_) => {
+            end(carrier, worker, incarnation).await;
+            Err(failed(ClientFailure::TimedOut(b"")))
+        }
     }
 }
 
-/// Ends a container without a runtime. One that stays ends by itself after a minute.
-async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
+/// Ends the container of a runtime that has ended or was not started. One that stays ends by itself
+/// after a minute.
+pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
     let Some(mut command) = carrier.end(worker, incarnation) else { return };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     if !matches!(timeout(CONTAINER_TIMEOUT, command.status()).await, Ok(Ok(status)) if status.success()) {
-        tracing::warn!(%worker, incarnation, "the container of a failed start was not removed");
+        tracing::warn!(%worker, incarnation, "a container was not removed");
     }
 }
 

@@ -119,6 +119,10 @@ impl Actor {
         if self.worker.state == LifecycleState::Stopped {
             subagent_failpoint::hit("stopped.after_commit");
             environment::remove(&self.identity.environment);
+            if self.runtime.place.is_container() {
+                let id = self.identity.worker_id.as_str();
+                environment::remove(&self.shared.setup.runtime_dir.container_token(id));
+            }
         }
         self.publish();
     }

@@ -117,6 +117,14 @@ impl Podman {
     }
 }
 
+impl Podman {
+    /// The numbers of a worker's runtimes that have a container.
+    pub(super) fn numbers(&self, worker: &str) -> Vec<u64> {
+        let number = |name: &String| name.split_once(&format!("-{worker}-"))?.1.parse().ok();
+        self.containers().iter().filter_map(number).collect()
+    }
+}
+
 impl Drop for Podman {
     fn drop(&mut self) {
         let left = wait_while(DEADLINE, || Some(self.containers()).filter(|left| !left.is_empty()));

@@ -1,11 +1,15 @@
 //! Turns of a worker in a container, while container, daemon and runtime die.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::engine::{DEADLINE, Podman, start};
+use super::engine::{DEADLINE, Podman, start, try_start};
 
 #[test]
 fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
@@ -19,7 +23,7 @@ fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["placement"]["kind"], &shown["placement"]["name"]), (&json!("podman"), &json!("box")));
     assert!(shown["placement"]["image"].as_str().unwrap().ends_with("rootfs"), "{shown}");
-    assert_eq!(podman.containers(), [format!("subagent-{worker}-1")]);
+    assert_eq!(podman.numbers(&worker), [1]);
     let said = sandbox.send(
         &worker,
         "!shell pwd; echo ${ONLY_HERE:-absent}; echo $OF_LAUNCHER; ls /proc/1/exe && cat /proc/1/comm; echo mine > made",
@@ -54,7 +58,48 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_container_again() {
     sandbox.kill_daemon();
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
-    assert_eq!(podman.containers(), [format!("subagent-{worker}-1")]);
+    assert_eq!(podman.numbers(&worker), [1]);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_process_outside_of_the_container_cannot_command_its_runtime() {
+    let mut sandbox = TestSandbox::new();
+    let Some(_podman) = Podman::prepare(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    let socket = sandbox.state_dir().join("placed").join(&worker).join("socket");
+    for token in ["", "0\n"] {
+        let mut stranger = UnixStream::connect(&socket).unwrap();
+        stranger.set_read_timeout(Some(DEADLINE)).unwrap();
+        let hello = r#"{"t":"hello","protocol":1,"generation":99,"desired":"stop"}"#;
+        stranger.write_all(format!("{token}{hello}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        // The runtime closes the connection.
+        let _ = stranger.read_to_string(&mut answer);
+        assert_eq!(answer, "");
+    }
+    assert_eq!(sandbox.send(&worker, "still here")["assistantText"], "still here");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_dies_between_a_container_and_its_runtime_leaves_no_container() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    let once = sandbox.file_name("once");
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+    // The container runs, and its runtime is about to be started.
+    sandbox.set_env("SUBAGENT_FAILPOINTS", "spawn.before=abort");
+    sandbox.init();
+    let started = try_start(&sandbox);
+    assert!(Path::new(&once).exists(), "{started}");
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let worker = listed["items"][0]["workerId"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    assert_eq!(podman.numbers(&worker).len(), 1);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
@@ -70,7 +115,8 @@ fn a_container_that_is_killed_is_lost_and_another_one_follows() {
         let dispatched =
             format!("SELECT count(*) >= {number} FROM events WHERE type = 'runtime.turn_dispatching'");
         wait_until("the prompt", DEADLINE, || (crate::ssh::number(&sandbox, &dispatched) > 0).then_some(()));
-        let name = format!("subagent-{worker}-{number}");
+        let name =
+            podman.containers().into_iter().find(|name| name.ends_with(&format!("-{number}"))).unwrap();
         let _ = podman.run(&[words, &[&name]].concat());
         let end = sandbox.turn_end(&accepted);
         assert_eq!(end["data"]["error"]["code"], "RUNTIME_LOST", "{end}");

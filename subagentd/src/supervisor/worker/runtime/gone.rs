@@ -127,6 +127,7 @@ pub(crate) async fn end_strays(actor: &mut Actor) {
         return;
     }
     actor.runtime.swept = true;
+    actor.runtime.place.end_container(actor.runtime.incarnation).await;
     if !actor.runtime.is_here(&actor.shared.boot_id) {
         // After a reboot there are none. On another machine they cannot be reached from here.
         return;

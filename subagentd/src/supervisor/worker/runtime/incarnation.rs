@@ -75,7 +75,7 @@ pub(super) async fn begin_incarnation(
         last_turn: actor.worker.turn().map_or(actor.worker.last_turn, |turn| turn.no - 1),
         // Another machine puts its own in the place of this one.
         boot_id: actor.shared.boot_id.clone(),
-        contained: actor.runtime.place.is_container(),
+        container_token: actor.runtime.place.container_token()?,
         marker: stray_processes::marker(actor.identity.worker_id.as_str(), incarnation),
         agent: AgentProgram {
             program,
