@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use subagent_config::ConfigError;
-use subagent_protocol::Code;
+use subagent_protocol::{Code, lenient};
 
 /// The result of a command, or of one of its steps.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -33,9 +33,11 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorText<'a> {
-    /// The code of the error.
+    /// The code of the error; empty for a number of JSON-RPC.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub code: &'a str,
     /// The message of the error.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub message: &'a str,
 }
 

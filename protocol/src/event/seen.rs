@@ -11,17 +11,22 @@ use crate::lenient;
 #[serde(rename_all = "camelCase", default, bound(deserialize = "D: Deserialize<'de> + Default"))]
 pub struct SeenEvent<'a, D> {
     /// Id of the event.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub event_id: &'a str,
     /// Time of the event, as text.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub ts: &'a str,
     /// Id of the worker.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub worker_id: &'a str,
     /// Type of the event. A newer daemon may know more types than [`EventType`].
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "lenient::or_default")]
     pub kind: &'a str,
     /// The turn that it belongs to.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub turn_id: Option<&'a str>,
     /// For an event of a task below the worker: the names from the root to the task.
+    #[serde(deserialize_with = "lenient::or_default")]
     pub path: Option<Vec<&'a str>>,
     /// Data of the event.
     #[serde(deserialize_with = "lenient::or_default")]
