@@ -119,12 +119,14 @@ const KEYS: &[&str] = &[
     "defaults.placement",
 ];
 
-/// Returns the value at a path; `*` selects the first entry.
+/// Returns the value at a path; `*` selects the first entry that has the rest of the path.
 fn at<'a>(document: &'a mut Value, path: &str) -> Option<&'a mut Value> {
-    path.split('.').try_fold(document, |value, key| {
-        let object: &mut Map<String, Value> = value.as_object_mut()?;
-        if key == "*" { object.values_mut().next() } else { object.get_mut(key) }
-    })
+    let object: &mut Map<String, Value> = document.as_object_mut()?;
+    match path.split_once('.') {
+        None => object.get_mut(path),
+        Some(("*", rest)) => object.values_mut().find_map(|entry| at(entry, rest)),
+        Some((key, rest)) => at(object.get_mut(key)?, rest),
+    }
 }
 
 #[test]

@@ -109,10 +109,11 @@ mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;
     mod delegation;
-    pub(crate) mod host;
+    mod host;
     mod prepare;
     mod turns;
 
+    pub(crate) use host::SshHost;
     use rusqlite::{Connection, OpenFlags};
     use subagent_tests::harness::TestSandbox;
 

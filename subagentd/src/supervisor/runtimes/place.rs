@@ -322,10 +322,7 @@ impl PlacedRuntime {
             epoch: at.epoch,
             incarnation: at.incarnation,
             is_known: at.is_known,
-            container_token: self
-                .carrier
-                .token()
-                .map_err(|error| io::Error::other(error.message))?,
+            container_token: self.carrier.token().map_err(|error| io::Error::other(error.message))?,
             segment: at.cursor.segment,
             offset: at.cursor.offset,
             serves_tasks: self.serving.is_some(),

@@ -7,7 +7,7 @@ use serde_json::json;
 use subagent_tests::harness::TestSandbox;
 
 use super::engine::Podman;
-use crate::ssh::host::SshHost;
+use crate::ssh::SshHost;
 
 fn define(sandbox: &TestSandbox, name: &str, keys: &str) {
     let folder = sandbox.workspace().join(".agents/agents");
