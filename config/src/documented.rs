@@ -123,6 +123,7 @@ const KEYS: &[&str] = &[
 fn at<'a>(document: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let object: &mut Map<String, Value> = document.as_object_mut()?;
     match path.split_once('.') {
+        None if path == "*" => object.values_mut().next(),
         None => object.get_mut(path),
         Some(("*", rest)) => object.values_mut().find_map(|entry| at(entry, rest)),
         Some((key, rest)) => at(object.get_mut(key)?, rest),
