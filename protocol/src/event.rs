@@ -120,6 +120,8 @@ words! {
         WorkerUnreachable = "worker.unreachable",
         /// The place of the worker answers again.
         WorkerReached = "worker.reached",
+        /// The owner accepted that the old runtime may go on at a place that does not answer.
+        WorkerDuplicateAccepted = "worker.duplicate_accepted",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
         /// The worker was stopped, and no process of it is left.

@@ -183,6 +183,9 @@ pub struct SubmitRequest {
     /// environment below that of the request are resolved there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
+    /// Whether an earlier runtime that still lives there is killed first.
+    #[serde(default)]
+    pub supersede: bool,
     /// The runtime to start. Its folder, socket, log and boot id are replaced there.
     pub start: RuntimeStart,
 }

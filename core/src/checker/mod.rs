@@ -46,7 +46,7 @@ fn decides(input: &WorkerInput) -> bool {
             | WorkerInput::Inbox(_)
             | WorkerInput::Cancel { .. }
             | WorkerInput::EndTask { .. }
-            | WorkerInput::Restart { force: true }
+            | WorkerInput::Restart { force: true, .. }
             | WorkerInput::Enqueue { urgency: QueuePosition::Steered, .. }
     )
 }

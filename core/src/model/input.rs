@@ -137,6 +137,8 @@ pub enum WorkerInput {
     Restart {
         /// Whether this cancels an open turn.
         force: bool,
+        /// Whether the client accepts that the old runtime may go on at a place that does not answer.
+        beside: bool,
     },
     /// The budgets were checked for the head of the queue.
     OpenQueued {

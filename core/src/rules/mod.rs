@@ -110,7 +110,7 @@ fn apply(next: &mut TransitionBuilder, input: WorkerInput) -> Result<()> {
         WorkerInput::Cancel { turn: Some(turn), reason } => cancel::cancel_only(next, &turn, reason)?,
         WorkerInput::Stop => stop::stop(next),
         WorkerInput::Retire => stop::retire(next)?,
-        WorkerInput::Restart { force } => restart::restart(next, force)?,
+        WorkerInput::Restart { force, beside } => restart::restart(next, force, beside)?,
         WorkerInput::OpenQueued { refused } => enqueue::open_queued(next, refused),
         WorkerInput::Hibernate { idle_seconds } => hibernation::hibernate(next, idle_seconds),
         WorkerInput::HibernateRefused => hibernation::hibernate_refused(next),

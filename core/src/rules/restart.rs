@@ -1,5 +1,7 @@
 //! Restart on request: the old runtime ends in order, then another one is started.
 
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::progress::Nothing;
 use subagent_protocol::{Code, Error, Result};
 
 use super::reasons::{RESTARTED_BY_MANAGER, stopped_for_good};
@@ -7,7 +9,7 @@ use super::transition::TransitionBuilder;
 use super::{cancel, hibernation, simulated};
 use crate::model::{Fact, LifecycleState, Restart, RuntimeStatus, WorkerAction};
 
-pub(super) fn restart(next: &mut TransitionBuilder, force: bool) -> Result<()> {
+pub(super) fn restart(next: &mut TransitionBuilder, force: bool, beside: bool) -> Result<()> {
     let state = next.worker.public_state();
     match &next.worker.state {
         LifecycleState::Stopping(_) | LifecycleState::Stopped => return Err(stopped_for_good(state)),
@@ -30,6 +32,9 @@ pub(super) fn restart(next: &mut TransitionBuilder, force: bool) -> Result<()> {
             simulated::cancel_local(next, &local, RESTARTED_BY_MANAGER.to_owned());
         }
         LifecycleState::Idle | LifecycleState::Error => {}
+    }
+    if beside {
+        next.event(EventData::WorkerDuplicateAccepted(Nothing {}), None);
     }
     next.worker.restart = Restart::Wanted;
     let in_effect = !hibernation::gives_hibernation_up(next);

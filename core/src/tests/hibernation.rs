@@ -74,8 +74,8 @@ fn a_worker_with_something_open_does_not_hibernate() {
         vec![asked, decide(request(1), Some("allow"))],
         vec![WorkerInput::ElicitationRequested { request_id: request(1) }],
         vec![simulate_asking(1)],
-        vec![WorkerInput::Restart { force: false }],
-        vec![WorkerInput::Restart { force: false }, GONE],
+        vec![WorkerInput::Restart { force: false, beside: false }],
+        vec![WorkerInput::Restart { force: false, beside: false }, GONE],
         vec![WorkerInput::Ending],
         vec![WorkerInput::Stop],
         vec![IDLE],
@@ -134,7 +134,7 @@ fn a_runtime_that_is_killed_meanwhile_is_no_loss() {
 
 #[test]
 fn orders_in_between_win() {
-    let (mut checker, actions) = after(&[IDLE, WorkerInput::Restart { force: false }]);
+    let (mut checker, actions) = after(&[IDLE, WorkerInput::Restart { force: false, beside: false }]);
     assert_eq!(actions, [WorkerAction::Terminate], "it may refuse what it was told before");
     assert_eq!(checker.step(&WorkerInput::HibernateRefused).unwrap(), []);
     assert_eq!(checker.worker.link, RuntimeStatus::Ending);
@@ -150,7 +150,7 @@ fn orders_in_between_win() {
 
 #[test]
 fn one_that_hibernates_is_restarted_stopped_and_woken() {
-    let (mut checker, actions) = after(&[IDLE, GONE, WorkerInput::Restart { force: false }]);
+    let (mut checker, actions) = after(&[IDLE, GONE, WorkerInput::Restart { force: false, beside: false }]);
     assert_eq!(actions, [WorkerAction::StartRuntime]);
     assert_eq!(events(&checker, &session()).remove(0).1["hibernated"], true);
     checker.step(&session()).unwrap();

@@ -96,8 +96,11 @@ fn a_held_turn_can_be_canceled_and_its_worker_stopped() {
     checker.step(&WorkerInput::NothingLeft).unwrap();
     assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&LifecycleState::Stopped, false));
     let mut checker = held();
-    assert_eq!(checker.step(&WorkerInput::Restart { force: false }), Err(Code::WorkerBusy));
-    assert_eq!(checker.step(&WorkerInput::Restart { force: true }).unwrap(), [WorkerAction::StartRuntime]);
+    assert_eq!(checker.step(&WorkerInput::Restart { force: false, beside: false }), Err(Code::WorkerBusy));
+    assert_eq!(
+        checker.step(&WorkerInput::Restart { force: true, beside: false }).unwrap(),
+        [WorkerAction::StartRuntime]
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::model::{LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerI
 
 const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
 const DIED: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false };
-const GENTLY: WorkerInput = WorkerInput::Restart { force: false };
-const FORCED: WorkerInput = WorkerInput::Restart { force: true };
+const GENTLY: WorkerInput = WorkerInput::Restart { force: false, beside: false };
+const FORCED: WorkerInput = WorkerInput::Restart { force: true, beside: false };
 
 fn adopted(checker: &mut Checker) {
     checker.reload();

@@ -106,7 +106,9 @@ impl World {
                 self.person(WorkerInput::EndTask { ending, reason });
             }
             ModelOperation::Stop => self.person(WorkerInput::Stop),
-            ModelOperation::Restart { force } => self.person(WorkerInput::Restart { force: *force }),
+            ModelOperation::Restart { force } => {
+                self.person(WorkerInput::Restart { force: *force, beside: false })
+            }
             ModelOperation::Hibernate => self.person(WorkerInput::Hibernate { idle_seconds: 60 }),
             ModelOperation::Wake => self.person(WorkerInput::Wake),
             ModelOperation::Decide { which, select } => {

@@ -154,6 +154,10 @@ pub struct RestartWorker {
     /// Restart even if a turn is open; it is canceled.
     #[serde(default)]
     pub force: bool,
+    /// Restart although the worker's place does not answer: the old agent may go on there. It is ended
+    /// when that place gets the new one.
+    #[serde(default, rename = "acceptDuplicate", skip_serializing_if = "std::ops::Not::not")]
+    pub accept_duplicate: bool,
     /// The agent's whole environment, as in `worker start`, after `ENV_REQUIRED`. Used only if the
     /// daemon has none, and not part of the request's fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]

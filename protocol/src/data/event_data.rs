@@ -123,6 +123,7 @@ event_data! {
     WorkerUnparked(WorkerUnparked),
     WorkerUnreachable(UnreachableState),
     WorkerReached(Reached),
+    WorkerDuplicateAccepted(Nothing),
     WorkerLost(Because),
     WorkerStopped(Nothing),
     NotificationFailed(NotificationFailed),

@@ -1,7 +1,7 @@
 //! A container on this machine that podman or docker runs: the command lines, and what the client
 //! says when it fails. A container belongs to one runtime, and ends with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,8 @@ pub struct ContainerRun<'a> {
     pub name: &'a str,
     /// The worker's folder, at the same path here and there.
     pub folder: &'a Path,
+    /// Folders there that are empty in the container: a mount would show what is in them.
+    pub hidden: &'a [String],
     /// The runtime of this installation; `None` if the image has its own.
     pub runtime: Option<&'a Path>,
     /// Path of the runtime there.
@@ -86,6 +88,20 @@ impl ContainerEngine {
         options
     }
 
+    /// Returns where the mounts show this folder of this machine. Their sources are resolved with
+    /// `real`, which follows links.
+    #[must_use]
+    pub fn shown(&self, folder: &Path, real: impl Fn(&Path) -> PathBuf) -> Vec<String> {
+        let shown = self.mounts.iter().filter_map(|mount| {
+            let (source, rest) = mount.split_once(':')?;
+            let target = Path::new(rest.split_once(':').map_or(rest, |(target, _)| target));
+            let below = folder.strip_prefix(real(Path::new(source))).ok()?;
+            let path = if below.as_os_str().is_empty() { target.to_owned() } else { target.join(below) };
+            Some(path.display().to_string())
+        });
+        shown.collect()
+    }
+
     /// Returns the arguments that start a container, which lives as long as the runtime in it.
     #[must_use]
     pub fn start(&self, run: &ContainerRun<'_>) -> Vec<String> {
@@ -93,6 +109,11 @@ impl ContainerEngine {
         words.extend(["run", "--detach", "--name", run.name].map(str::to_owned));
         words.extend(self.options(run.runtime, run.user));
         let folder = run.folder.display();
+        // Podman would copy what is below.
+        let empty = if self.is_podman() { ",notmpcopyup" } else { "" };
+        words.extend(
+            run.hidden.iter().map(|hidden| format!("--mount=type=tmpfs,{}{empty}", field("dst", hidden))),
+        );
         words.push(bound(run.folder, &folder.to_string(), false));
         words.push(format!("--entrypoint={}", run.program));
         words.extend([self.image.clone(), HOLD.to_owned(), folder.to_string()]);
@@ -203,12 +224,16 @@ pub fn container_name(state: &str, worker: &str, incarnation: u64) -> String {
 
 /// Returns the option for a mount. Unlike `--volume`, it takes any path.
 fn bound(source: &Path, target: &str, read_only: bool) -> String {
-    let field = |name: &str, path: &str| match path.contains([',', '"']) {
-        true => format!("\"{name}={}\"", path.replace('"', "\"\"")),
-        false => format!("{name}={path}"),
-    };
     let (source, target) = (field("src", &source.display().to_string()), field("dst", target));
     format!("--mount=type=bind,{source},{target}{}", if read_only { ",readonly" } else { "" })
+}
+
+/// Returns a field of `--mount`, which is a line of CSV.
+fn field(name: &str, path: &str) -> String {
+    match path.contains([',', '"']) {
+        true => format!("\"{name}={}\"", path.replace('"', "\"\"")),
+        false => format!("{name}={path}"),
+    }
 }
 
 /// Returns why the client cannot take this text as an image.
@@ -259,6 +284,7 @@ mod tests {
         let run = ContainerRun {
             name: &name,
             folder: Path::new("/state/placed/w_1"),
+            hidden: &["/at/state".to_owned()],
             runtime: Some(Path::new("/bin/subagent-runtime")),
             program: PROGRAM,
             user: (1000, 100),
@@ -267,9 +293,14 @@ mod tests {
             --userns=keep-id --mount=type=bind,src=/bin/subagent-runtime,dst=/run/subagent/subagent-runtime,readonly \
             --mount=type=bind,src=/bin/subagent,dst=/run/subagent/subagent,readonly \
             --volume=/src/app:/work --volume=/home/me/.codex:/home/me/.codex:ro --volume=/a b:/c --network=none \
+            --mount=type=tmpfs,dst=/at/state,notmpcopyup \
             --mount=type=bind,src=/state/placed/w_1,dst=/state/placed/w_1 --entrypoint=/run/subagent/subagent-runtime agents:1 \
             hold /state/placed/w_1";
         assert_eq!(engine.start(&run).join(" "), expected);
+        let shown = |folder: &str| engine.shown(Path::new(folder), Path::to_owned);
+        assert_eq!(shown("/src/app/state"), [Path::new("/work").join("state").to_str().unwrap()]);
+        assert_eq!(shown("/src/app"), ["/work"]);
+        assert!(shown("/src/application/state").is_empty());
         assert_eq!(
             engine.exec(&name, PROGRAM, &["submit", "w_1"]).join(" "),
             "--root /x exec --interactive subagent-0a1b2c3d-w_1-3 /run/subagent/subagent-runtime submit w_1"

@@ -55,6 +55,12 @@ impl CompletionContext {
         loaded.config.role_hints.keys().map(|name| CompletionCandidate::new(name, "role")).collect()
     }
 
+    pub(super) fn placements(&self) -> Vec<CompletionCandidate> {
+        let Some(loaded) = self.config() else { return Vec::new() };
+        let placements = loaded.config.placements.values();
+        placements.map(|one| CompletionCandidate::new(&one.name, &one.described())).collect()
+    }
+
     pub(super) fn agents(&self) -> Vec<CompletionCandidate> {
         let Some(env) = &self.env else { return Vec::new() };
         let Ok(cwd) = workspace::resolve_cwd(None, env) else { return Vec::new() };

@@ -17,6 +17,8 @@ pub(super) enum CompletionKind {
     Agent,
     LauncherOrAgent,
     Role,
+    /// A machine or container of the config file.
+    Placement,
     /// A worker; `all` includes stopped ones.
     Worker {
         all: bool,
@@ -108,6 +110,8 @@ const KINDS: &[(&str, CompletionKind)] = &[
     ("memory show scope", MEMORIES),
     ("memory edit scope", MEMORIES),
     ("memory clear scope", MEMORIES),
+    ("on", CompletionKind::Placement),
+    ("placement", CompletionKind::Placement),
     ("role", CompletionKind::Role),
     ("role show name", CompletionKind::Role),
     ("send worker", ALIVE),

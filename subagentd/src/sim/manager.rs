@@ -73,7 +73,7 @@ impl Site {
 
     pub(super) fn restart(&mut self, env: &mut WorldContext) {
         let force = env.random.below(2) == 0;
-        self.order(WorkerInput::Restart { force }, env);
+        self.order(WorkerInput::Restart { force, beside: false }, env);
     }
 
     /// Decides a pending permission request.

@@ -48,6 +48,19 @@ fn shell(sandbox: &mut TestSandbox, name: &str) -> AtTerminal {
 }
 
 #[test]
+fn placements_of_the_config_file_are_completed() {
+    let sandbox = TestSandbox::new();
+    let folder = sandbox.file("home/.config/subagent");
+    fs::create_dir_all(&folder).unwrap();
+    let config = "placements: {gpu1: {kind: ssh, host: h, cwd: /x}}\n";
+    fs::write(folder.join("config.yaml"), config).unwrap();
+    for words in [["run", "--on", ""], ["placement", "check", ""]] {
+        assert_eq!(offered(&sandbox, "bash", &words), ["gpu1"]);
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn names_requests_and_launchers_are_completed_in_real_shells() {
     for name in ["bash", "zsh", "fish"] {
         let mut sandbox = TestSandbox::new();

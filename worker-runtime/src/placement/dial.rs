@@ -201,7 +201,7 @@ fn check_is_here(open: &StreamOpen, record: &PlacedRecord) -> io::Result<()> {
 }
 
 /// Kills the process that listens on the other end, and no other one with its pid.
-fn kill_listener(socket: &UnixStream) -> io::Result<()> {
+pub(super) fn kill_listener(socket: &UnixStream) -> io::Result<()> {
     let killed = match getsockopt(socket, sockopt::PeerPidfd) {
         Ok(handle) => pidfd_send_signal(&handle, rustix::process::Signal::KILL).map_err(io::Error::from),
         // Before Linux 6.5. The runtime is alive while the connection is, so its pid is its own.

@@ -20,6 +20,7 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart, STORAGE_FULL_EXIT};
 use subagent_protocol::stream::{MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL};
 
+use super::dial::kill_listener;
 use super::folder::{Fenced, Pauses, PlacedFolder, WorkerLock};
 use super::{segments, there};
 use crate::guard::ancestry;
@@ -85,7 +86,7 @@ fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, String>> {
 }
 
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
-    let SubmitRequest { root, mut start, epoch, .. } = request;
+    let SubmitRequest { root, mut start, epoch, supersede, .. } = request;
     let is_elsewhere = root.is_none() || start.container_token.is_some();
     let boot_id = super::boot_id()?;
     if start.container_token.is_some() && start.boot_id != boot_id {
@@ -109,7 +110,7 @@ fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
     if is_elsewhere && let Err(problem) = there::resolve(&mut start, folder.path()) {
         return Ok(failed(problem.reason, &problem.message));
     }
-    let lock = match lock_or_find(&folder, &start)? {
+    let lock = match lock_or_find(&folder, &start, supersede)? {
         EarlierRuntime::None(lock) => lock,
         EarlierRuntime::Running(process) => {
             return Ok(SubmitAnswer::Started { process, boot_id: start.boot_id });
@@ -145,7 +146,7 @@ enum EarlierRuntime {
     Other,
 }
 
-fn lock_or_find(folder: &PlacedFolder, start: &RuntimeStart) -> io::Result<EarlierRuntime> {
+fn lock_or_find(folder: &PlacedFolder, start: &RuntimeStart, supersede: bool) -> io::Result<EarlierRuntime> {
     let mut pauses = Pauses::new(LOCK_TIMEOUT);
     loop {
         if let Some(lock) = folder.try_lock(WorkerLock::Runtime)? {
@@ -155,6 +156,12 @@ fn lock_or_find(folder: &PlacedFolder, start: &RuntimeStart) -> io::Result<Earli
             && let Ok(process) = listener(folder)
         {
             return Ok(EarlierRuntime::Running(process));
+        }
+        if supersede && folder.record()?.incarnation < start.incarnation {
+            // The owner has given it up. Its guard ends the agent.
+            if let Ok(socket) = UnixStream::connect(folder.socket()) {
+                kill_listener(&socket)?;
+            }
         }
         if !pauses.pause() {
             return Ok(EarlierRuntime::Other);

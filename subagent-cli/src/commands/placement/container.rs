@@ -62,6 +62,7 @@ async fn started(
     let run = ContainerRun {
         name,
         folder: folder.path(),
+        hidden: &[],
         runtime: placement.program.is_none().then_some(runtime.own.path.as_path()),
         program,
         user: user(),

@@ -16,6 +16,11 @@ use crate::output::CliOutcome;
 /// Ends the process in order and starts another one. A worker whose agent could
 /// not be started is tried again. If a turn is open, the command fails unless
 /// --force is given, which cancels the turn.
+///
+/// The place of a worker on another machine must answer, because two agents
+/// could change the same files. --accept-duplicate takes this risk, for a host
+/// that does not come back or was set up again. What the old agent did is
+/// not known then. It is ended if the place still has it.
 #[derive(Debug, Args)]
 #[command(mut_args = any_value, after_help = "\
 Examples:
@@ -25,6 +30,9 @@ pub(crate) struct WorkerRestartArgs {
     /// Also if a turn is open; it is canceled
     #[arg(long)]
     pub(crate) force: bool,
+    /// Also if the place of the worker does not answer; its old agent may go on there until then
+    #[arg(long)]
+    pub(crate) accept_duplicate: bool,
     #[command(flatten)]
     pub(crate) several: SeveralWorkers,
     #[command(flatten)]
@@ -42,6 +50,7 @@ pub(super) fn run(args: &WorkerRestartArgs, context: &CliContext) -> Result<CliO
     let change = BulkWorkerChange { report: &REPORT, path: "restart", unbounded: true };
     change.of_each((&args.several, &args.config), context, |env, mcp_servers| RestartWorker {
         force: args.force,
+        accept_duplicate: args.accept_duplicate,
         env,
         mcp_servers,
     })

@@ -13,18 +13,21 @@ use std::time::Duration;
 
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use subagent_config::start::agent::DefinitionRequest;
 use subagent_config::start::budgets::of_config;
 use subagent_config::start::{self, Composition, StartContext, sandbox};
 use subagent_config::{LoadedConfig, Workspace, controller_hint};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED, WorkerView};
+use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED};
+use subagent_protocol::lenient;
 use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
 use tokio::time::Instant;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, view};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
 use crate::command_line::flags::start::{RuleFlags, StartFlags};
 use crate::command_line::flags::{JsonFlag, path};
 use crate::commands::hook::untrusted;
@@ -283,19 +286,19 @@ impl PreparedStart {
     async fn started(self, client: &mut DaemonClient) -> Result<Value> {
         let data =
             client.ask(&ApiRequest::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
-        let worker: WorkerView = view(&data)?;
+        let worker: StartedWorker<'_> = lenient::read(&data);
         let request = &self.request;
         let missing = [
             (
-                request.resume.as_ref().is_some_and(|session| worker.session_id != *session),
+                request.resume.as_ref().is_some_and(|session| worker.session_id != session.as_str()),
                 "resume a session",
             ),
             (
                 request.agent.is_some() && worker.agent_definition.is_none(),
                 "start one with the definition of an agent",
             ),
-            (request.name.is_some() && worker.name.is_empty(), "name a worker"),
-            (!request.tags.is_empty() && worker.tags.is_empty(), "tag a worker"),
+            (request.name.is_some() && worker.name.is_none(), "name a worker"),
+            (!request.tags.is_empty() && worker.tags.is_none(), "tag a worker"),
             (request.delegation.is_some() && !worker.delegates, "let a worker give tasks to other agents"),
             (request.sandbox.is_some() && worker.sandbox.is_none(), "run an agent in a sandbox"),
             (request.placement.is_some() && worker.placement.is_none(), "run a worker on another machine"),
@@ -303,7 +306,7 @@ impl PreparedStart {
             (request.worktree.is_some() && worker.worktree.is_none(), "give a worker a git worktree"),
             (request.answer_time.is_some() && worker.answer_time.is_none(), "limit how long questions wait"),
         ];
-        let worker = worker.worker_id.as_str();
+        let worker = worker.worker_id;
         if let Some((_, what)) = missing.into_iter().find(|(is_missing, _)| *is_missing) {
             return Err(not_as_asked(client, worker, what).await);
         }
@@ -318,6 +321,27 @@ impl PreparedStart {
             shown => shown.map(|_| data),
         }
     }
+}
+
+/// What a daemon says of a worker that it has started. An older one leaves out what it does not know.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StartedWorker<'a> {
+    #[serde(deserialize_with = "lenient::or_default")]
+    worker_id: &'a str,
+    #[serde(deserialize_with = "lenient::or_default")]
+    session_id: &'a str,
+    #[serde(deserialize_with = "lenient::or_default")]
+    delegates: bool,
+    #[serde(deserialize_with = "lenient::or_default")]
+    has_policy: bool,
+    agent_definition: Option<IgnoredAny>,
+    name: Option<IgnoredAny>,
+    tags: Option<IgnoredAny>,
+    sandbox: Option<IgnoredAny>,
+    placement: Option<IgnoredAny>,
+    worktree: Option<IgnoredAny>,
+    answer_time: Option<IgnoredAny>,
 }
 
 /// Stops a worker that was not started as requested. A daemon or a runtime older than this command

@@ -148,6 +148,9 @@ fn of_worker(kind: &str, worker: &str, news: &WorkerNews<'_>) -> Option<(Style, 
             (Style::Bad, because(said, news.reason.text()))
         }
         "worker.reached" => (Style::Dim, "the worker is reached again".to_owned()),
+        "worker.duplicate_accepted" => {
+            (Style::Attention, "restarted although the old agent may go on at its place".to_owned())
+        }
         "worker.lost" => (Style::Bad, because("the runtime is lost", news.reason.text())),
         "worker.forbidden" => {
             let request = word(news.request);
@@ -499,6 +502,11 @@ mod tests {
                 "the worker is unreachable; what it was doing may go on there: no route",
             ),
             ("worker.reached", json!({}), "the worker is reached again"),
+            (
+                "worker.duplicate_accepted",
+                json!({}),
+                "restarted although the old agent may go on at its place",
+            ),
             ("worker.lost", json!({"reason": "killed"}), "the runtime is lost: killed"),
             (
                 "worker.forbidden",

@@ -127,9 +127,13 @@ impl Carrier {
         let folder = self.root.join(worker.as_str());
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         std::fs::File::open(&self.root)?.sync_all()?;
+        // An agent must not read or change what the daemon stores about it and others.
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let hidden = self.root.parent().map(|state| container.shown(&real(state), real)).unwrap_or_default();
         let run = ContainerRun {
             name: &self.container_name(worker, incarnation),
             folder: &folder,
+            hidden: &hidden,
             runtime: self.placement.program.is_none().then_some(self.runtime.as_path()),
             program: &self.program(),
             user: (geteuid().as_raw(), getegid().as_raw()),

@@ -51,6 +51,8 @@ pub(crate) struct PlacedRuntime {
     stream: Option<PlacedStream>,
     /// Whether the end of the newest runtime and its guard was proved.
     guard_gone: bool,
+    /// Whether the owner accepted a second runtime: the next start ends the first one.
+    supersedes: bool,
     pause: Duration,
 }
 
@@ -156,6 +158,7 @@ impl RuntimePlace {
                 stream: None,
                 // Nothing was started yet.
                 guard_gone: row.incarnation == 0,
+                supersedes: false,
                 pause: FIRST_PAUSE,
             })),
         }
@@ -252,11 +255,15 @@ impl PlacedRuntime {
         self.stream = None;
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
         let incarnation = start.incarnation;
-        let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root: self.carrier.root(), start };
+        let (root, supersede) = (self.carrier.root(), self.supersedes);
+        let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, start };
         let submitted = match serde_json::to_vec(&request) {
             Ok(request) => submission::submit(&self.carrier, (&self.worker, incarnation), &request).await,
             Err(error) => Submitted::NotSent(error.into()),
         };
+        if matches!(submitted, Submitted::Started { .. }) {
+            self.supersedes = false;
+        }
         if matches!(submitted, Submitted::NotSent(_) | Submitted::NotReached(_)) {
             // This start has changed nothing.
             self.guard_gone = nothing_left;
@@ -281,6 +288,11 @@ impl PlacedRuntime {
         self.stream = Some(stream);
         self.guard_gone = false;
         Ok((link, exit))
+    }
+
+    /// The owner accepts that the runtime may go on there.
+    pub(crate) fn accept_duplicate(&mut self) {
+        (self.stream, self.guard_gone, self.supersedes) = (None, true, true);
     }
 
     /// Returns the boot of the place's machine, from the present stream.

@@ -19,8 +19,8 @@ use crate::supervisor::{ApiCaller, Supervisor};
 ///
 /// # Errors
 /// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
-/// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the
-/// agent's start.
+/// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`, `INVALID_WORKER_STATE` if a
+/// duplicate is accepted and the place answers; then those of the agent's start.
 pub(crate) async fn restart_worker(
     supervisor: &Supervisor,
     caller: ApiCaller,
@@ -39,7 +39,7 @@ pub(crate) async fn restart_worker(
         RequestTarget::Live(handle) => {
             let snapshot = handle.follow();
             let respond = Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
-            let input = WorkerInput::Restart { force: request.force };
+            let input = WorkerInput::Restart { force: request.force, beside: request.accept_duplicate };
             let response = supervisor
                 .order_with(&handle, Some(owner), key, input, respond, environment)
                 .await

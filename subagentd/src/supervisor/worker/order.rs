@@ -9,6 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::actor::Actor;
 use super::message::{Also, ChangeRequest, Respond};
+use super::runtime::placed;
 use crate::store::questions::inbox;
 use crate::store::{
     Durability, OwnerCheck, RowId, Tx, accounts, controllers, facts, requests, tasks, workers,
@@ -78,6 +79,10 @@ async fn decide_and_store(
             | WorkerInput::Enqueue { .. }
             | WorkerInput::ResumeQueue
     );
+    let beside = matches!(input, WorkerInput::Restart { beside: true, .. });
+    if beside {
+        placed::may_accept_duplicate(actor)?;
+    }
     let Stepped { step, opens, waits } = stepped(actor, input, owner.as_ref());
     let lacking = match &step {
         Ok(step) if starts && needs_runtime(&step.worker) => {
@@ -173,6 +178,9 @@ async fn decide_and_store(
         actor.adopt(step, added.last().map(|(_, seq)| *seq));
         if adds_rule {
             actor.shared.rules.send_modify(|changes| *changes += 1);
+        }
+        if beside {
+            placed::accept_duplicate(actor).await;
         }
     }
     Ok(response)

@@ -46,6 +46,7 @@ const KNOWN: &[&str] = &[
     "turn.moved",
     "turn.queued",
     "turn.started",
+    "worker.duplicate_accepted",
     "worker.forbidden",
     "worker.hibernated",
     "worker.lost",

@@ -64,6 +64,30 @@ fn count(events: &[Value], kind: &str) -> usize {
 }
 
 #[test]
+fn a_second_runtime_is_started_only_if_its_owner_accepts_it_and_the_first_one_is_ended() {
+    let (sandbox, link, worker) = linked();
+    let restart = ["worker", "restart", &worker, "--force", "--accept-duplicate"];
+    let error = sandbox.run(&restart).error("INVALID_WORKER_STATE");
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("without"), "{error}");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    let first = sandbox.runtime(&worker);
+    link.cut(&sandbox);
+    let _ = unreachable(&sandbox, &worker);
+    let restarting = sandbox.subagent(&restart).spawn();
+    // The new runtime is started by `submit`, which needs no stream.
+    let end = sandbox.turn_end(&accepted);
+    assert_eq!(end["type"], "turn.canceled", "{end}");
+    wait_until("the end of the first runtime", DEADLINE, || (!first.lives()).then_some(()));
+    link.repair();
+    let _ = restarting.output().data_of("worker.restarted");
+    assert_eq!(count(&sandbox.events(&worker), "worker.duplicate_accepted"), 1);
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
 fn a_cut_link_is_reported_and_the_turn_goes_on() {
     let (sandbox, link, worker) = linked();
     let gate = sandbox.gate("turn");

@@ -32,7 +32,10 @@ fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
     for expected in ["/work", "absent", "sent along", "subagent-hold"] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    // The workspace is mounted.
+    // The workspace is mounted, without its state.
+    let below = sandbox.send(&worker, "!shell ls .subagent/state; ls -A .subagent; echo seen");
+    assert!(!below.to_string().contains("state.db") && below.to_string().contains("seen"), "{below}");
+    assert!(sandbox.state_dir().join("state.db").exists());
     assert_eq!(std::fs::read_to_string(sandbox.workspace().join("made")).unwrap(), "mine\n");
     let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
@@ -133,6 +136,8 @@ fn a_runtime_and_guard_that_are_killed_take_the_container_with_them() {
     sandbox.init();
     let worker = start(&sandbox);
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
+    wait_until("the prompt", DEADLINE, || (crate::ssh::number(&sandbox, dispatched) > 0).then_some(()));
     let is_killed =
         |process: &Process| ["subagent-guard", "subagent-runtim"].contains(&process.name.as_str());
     let killed: Vec<Process> = sandbox.processes().into_iter().filter(is_killed).collect();

@@ -8,6 +8,7 @@ use subagent_protocol::data::workers::Reached;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error};
 
+use super::gone;
 use crate::store::{Durability, Tx, workers};
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::runtimes::place::{DialPosition, RuntimePlace};
@@ -62,6 +63,35 @@ pub(crate) async fn is_unreachable(actor: &mut Actor) {
     let Some(unreachable) = reported else { return };
     tracing::warn!(worker = %actor.identity.worker_id, reason = ?unreachable.reason, "a worker is unreachable");
     note(actor, EventData::WorkerUnreachable(unreachable)).await;
+}
+
+/// Whether the owner may accept a second runtime: the place of the first one does not answer, or its
+/// end is not proved.
+///
+/// # Errors
+/// `INVALID_WORKER_STATE{state}`.
+pub(crate) fn may_accept_duplicate(actor: &Actor) -> Result<(), Error> {
+    let answers = actor.runtime.live.as_ref().is_some_and(|runtime| runtime.reach.unreachable().is_none());
+    if !answers && actor.runtime.place.is_placed() {
+        return Ok(());
+    }
+    let state = actor.worker.public_state();
+    let message = "the worker's runtime can be reached, so no second one is started beside it";
+    Err(Error::new(Code::InvalidWorkerState, message)
+        .with("state", state.as_str())
+        .recommend("restart the worker without --accept-duplicate"))
+}
+
+/// Treats the runtime as gone, without proof. The place ends it before it starts the next one.
+pub(crate) async fn accept_duplicate(actor: &mut Actor) {
+    if let RuntimePlace::Placed(placed) = &mut actor.runtime.place {
+        placed.accept_duplicate();
+    }
+    if actor.runtime.live.is_some() {
+        // The rest of its journal is there.
+        actor.journal.damaged = true;
+        gone::gone(actor).await;
+    }
 }
 
 /// The place has answered.
