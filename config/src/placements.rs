@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use subagent_protocol::placement::podman::{ContainerEngine, image_problem, mount_problem};
-use subagent_protocol::placement::ssh::{RemoteHost, host_problem};
-use subagent_protocol::placement::{Engine, Placement, path_problem};
+use subagent_protocol::placement::podman::ContainerEngine;
+use subagent_protocol::placement::ssh::RemoteHost;
+use subagent_protocol::placement::{Engine, Placement};
 use subagent_protocol::{Code, Error, Result};
 
 use crate::agents::keys::KeyPositions;
@@ -49,10 +49,6 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
         Some(value) => Ok(required_string(value, || at(key))?.trim().to_owned()),
         None => refuse(at(key), format!("is missing; write {example}")),
     };
-    let checked = |key: &str, text: String, problem: fn(&str) -> Option<&'static str>| match problem(&text) {
-        Some(problem) => refuse(at(key), problem),
-        None => Ok(text),
-    };
     let kind = required("kind", "`kind: ssh` or `kind: podman`")?;
     let Some((_, keys)) = KEYS.iter().find(|(known, _)| *known == kind) else {
         return refuse(at("kind"), "must be `ssh` or `podman`, the kinds of this version");
@@ -64,33 +60,26 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     let args = args(given, &format!("{field}.args"))?;
     let engine = match kind.as_str() {
         "ssh" => {
-            let host = checked("host", required("host", "the host as ssh takes it")?, host_problem)?;
+            let host = required("host", "the host as ssh takes it")?;
             Engine::Ssh(RemoteHost { host, args })
         }
         _ => {
-            let image = checked("image", required("image", "the image as podman takes it")?, image_problem)?;
+            let image = required("image", "the image as podman takes it")?;
             let mounts = texts(given.get("mounts"), &format!("{field}.mounts"))?;
-            for (index, mount) in mounts.iter().enumerate() {
-                if let Some(problem) = mount_problem(mount) {
-                    return refuse(FieldPath::Element { field: format!("{field}.mounts"), index }, problem);
-                }
-            }
             let command = match given.get("command") {
                 Some(Value::String(client)) => vec![client.trim().to_owned()],
                 other => texts(other, &format!("{field}.command"))?,
             };
-            if command.first().is_some_and(String::is_empty) {
-                return refuse(at("command"), "must be a client such as `docker`");
-            }
             Engine::Podman(ContainerEngine { command, image, mounts, args })
         }
     };
-    let cwd = checked("cwd", required("cwd", "the folder there")?, path_problem)?;
-    let program = match trimmed(given.get("program"), || at("program"))? {
-        Some(program) => Some(checked("program", program, path_problem)?),
-        None => None,
-    };
-    Ok(Placement { name: name.to_owned(), cwd, program, engine })
+    let cwd = required("cwd", "the folder there")?;
+    let program = trimmed(given.get("program"), || at("program"))?;
+    let placement = Placement { name: name.to_owned(), cwd, program, engine };
+    match placement.problem() {
+        Some((key, problem)) => refuse(at(key), problem),
+        None => Ok(placement),
+    }
 }
 
 /// Reads the key `placement` of a launcher or of `defaults`.
@@ -213,6 +202,7 @@ mod tests {
             ("image", json!(null)),
             ("mounts", json!(["/a"])),
             ("mounts", json!("/a:/b")),
+            ("args", json!(["--pid=host"])),
             ("command", json!("")),
             ("command", json!([""])),
             ("host", json!("x")),

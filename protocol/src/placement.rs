@@ -105,6 +105,13 @@ impl Placement {
         }
     }
 
+    /// Returns the same after its preposition: `on` a host, `in` a container.
+    #[must_use]
+    pub fn located(&self) -> String {
+        let preposition = if matches!(self.engine, Engine::Podman(_)) { "in" } else { "on" };
+        format!("{preposition} {}", self.described())
+    }
+
     /// Adds the placement and its host or image to the details of an error.
     #[must_use]
     pub fn named_in(&self, error: Error) -> Error {
@@ -116,23 +123,27 @@ impl Placement {
         }
     }
 
-    /// Checks what a request brings.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{field}`.
-    pub fn check(&self) -> Result<(), Error> {
+    /// Returns the key that is wrong, and why.
+    #[must_use]
+    pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         let engine = match &self.engine {
-            Engine::Loopback => return Ok(()),
+            Engine::Loopback => return None,
             Engine::Ssh(ssh) => ssh.problem(),
             Engine::Podman(podman) => podman.problem(),
         };
         let path = |field, path: Option<&str>| path.and_then(path_problem).map(|problem| (field, problem));
         let name = self.name.trim().is_empty().then_some(("name", "must not be empty"));
-        let found = name
-            .or(engine)
+        name.or(engine)
             .or_else(|| path("cwd", Some(&self.cwd)))
-            .or_else(|| path("program", self.program.as_deref()));
-        match found {
+            .or_else(|| path("program", self.program.as_deref()))
+    }
+
+    /// Checks what a request brings.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.problem() {
             None => Ok(()),
             Some((field, problem)) => {
                 let message = format!("the placement `{}`: `{field}` {problem}", self.name);
@@ -143,8 +154,7 @@ impl Placement {
 }
 
 /// Returns why this is no path at a place.
-#[must_use]
-pub fn path_problem(path: &str) -> Option<&'static str> {
+fn path_problem(path: &str) -> Option<&'static str> {
     if path.chars().any(char::is_control) {
         return Some("must not contain control characters");
     }

@@ -46,7 +46,7 @@ impl ClientFailure<'_> {
                     .recommend(check)
             }
             Self::Exited(Some(code), said) if NO_PROGRAM.contains(&code) => {
-                let message = format!("there is no usable subagent-runtime on {place}");
+                let message = format!("there is no usable subagent-runtime {}", placement.located());
                 not_prepared(message, cleaned(said))
                     .recommend(format!("run `subagent placement prepare {name}`"))
             }
@@ -62,7 +62,8 @@ impl ClientFailure<'_> {
                     Engine::Podman(podman) => podman.reason_of(&said, name),
                     Engine::Loopback => ("client", check),
                 };
-                unreachable(format!("{place} cannot be reached{}", after_colon(&said)))
+                let failed = if matches!(placement.engine, Engine::Podman(_)) { "used" } else { "reached" };
+                unreachable(format!("{place} cannot be {failed}{}", after_colon(&said)))
                     .with("reason", reason)
                     .with("stderr", said)
                     .recommend(advice)
@@ -70,7 +71,11 @@ impl ClientFailure<'_> {
             Self::Exited(code, said) => {
                 let said = cleaned(said);
                 let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"));
-                let message = format!("subagent-runtime on {place} ended with {code}{}", after_colon(&said));
+                let message = format!(
+                    "subagent-runtime {} ended with {code}{}",
+                    placement.located(),
+                    after_colon(&said)
+                );
                 not_prepared(message, said)
                     .recommend(format!("{check}; `program` of a placement must be of this version"))
             }

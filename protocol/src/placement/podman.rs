@@ -175,14 +175,14 @@ impl ContainerEngine {
 
     /// Returns the key that is wrong, and why.
     pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
-        let words = self.command.iter().chain(&self.args);
+        let mut words = self.command.iter().chain(&self.args);
         let image = image_problem(&self.image).map(|problem| ("image", problem));
         let command = self.command.first().is_some_and(String::is_empty);
         let mount = self.mounts.iter().find_map(|mount| mount_problem(mount));
         let shares_pids = self.args.iter().any(|arg| arg == "--pid" || arg.starts_with("--pid="));
         image
             .or(command.then_some(("command", "must not be empty")))
-            .or(words.clone().any(|word| word.contains('\0')).then_some(("args", "must not contain a NUL")))
+            .or(words.any(|word| word.contains('\0')).then_some(("args", "must not contain a NUL")))
             .or(shares_pids
                 .then_some(("args", "must not contain `--pid`: the end of a container ends its processes")))
             .or(mount.map(|problem| ("mounts", problem)))
@@ -237,8 +237,7 @@ fn field(name: &str, path: &str) -> String {
 }
 
 /// Returns why the client cannot take this text as an image.
-#[must_use]
-pub fn image_problem(image: &str) -> Option<&'static str> {
+fn image_problem(image: &str) -> Option<&'static str> {
     match image {
         "" => Some("must not be empty"),
         image if image.starts_with('-') => Some("must not begin with `-`"),
@@ -250,8 +249,7 @@ pub fn image_problem(image: &str) -> Option<&'static str> {
 }
 
 /// Returns why this is no mount.
-#[must_use]
-pub fn mount_problem(mount: &str) -> Option<&'static str> {
+fn mount_problem(mount: &str) -> Option<&'static str> {
     if mount.chars().any(char::is_control) {
         return Some("must not contain control characters");
     }

@@ -84,8 +84,7 @@ impl RemoteHost {
 }
 
 /// Returns why ssh cannot take this text as a host.
-#[must_use]
-pub fn host_problem(host: &str) -> Option<&'static str> {
+fn host_problem(host: &str) -> Option<&'static str> {
     match host {
         "" => Some("must not be empty"),
         host if host.starts_with('-') => Some("must not begin with `-`"),

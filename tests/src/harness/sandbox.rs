@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -309,6 +310,45 @@ impl TestSandbox {
     pub fn follow(&self, worker: &str) -> Running {
         let args = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "0"];
         self.command("subagent").args(args).deadline(Duration::from_secs(120)).spawn()
+    }
+
+    /// Writes the definition of an agent into the workspace. `keys` are further lines of its head.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written.
+    pub fn define(&self, name: &str, keys: &str) {
+        let folder = self.workspace().join(".agents/agents");
+        fs::create_dir_all(&folder).unwrap();
+        let text = format!("---\ndescription: Finds things\n{keys}---\nLook.\n");
+        fs::write(folder.join(format!("{name}.md")), text).unwrap();
+    }
+
+    /// Returns the number that a query of the database gives.
+    ///
+    /// # Panics
+    ///
+    /// If the query fails.
+    #[must_use]
+    pub fn number(&self, sql: &str) -> i64 {
+        self.database().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    /// Returns the number of stored records, how many different numbers they have, and the highest.
+    ///
+    /// # Panics
+    ///
+    /// If the database cannot be read.
+    #[must_use]
+    pub fn records(&self) -> (i64, i64, i64) {
+        let sql = "SELECT count(number), count(DISTINCT number), coalesce(max(number), 0) FROM events";
+        let row = self.database().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        row.unwrap()
+    }
+
+    fn database(&self) -> Connection {
+        let path = self.state_dir().join("state.db");
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
     }
 
     /// Returns the processes of this sandbox.

@@ -114,20 +114,6 @@ mod ssh {
     mod turns;
 
     pub(crate) use host::SshHost;
-    use rusqlite::{Connection, OpenFlags};
-    use subagent_tests::harness::TestSandbox;
-
-    /// Returns the number of stored records, how many different numbers they have, and the highest.
-    fn stored(sandbox: &TestSandbox) -> (i64, i64, i64) {
-        let count = |what: &str| number(sandbox, &format!("SELECT {what} FROM events"));
-        (count("count(number)"), count("count(DISTINCT number)"), count("coalesce(max(number), 0)"))
-    }
-
-    pub(crate) fn number(sandbox: &TestSandbox, sql: &str) -> i64 {
-        let path = sandbox.state_dir().join("state.db");
-        let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-        database.query_row(sql, [], |row| row.get(0)).unwrap()
-    }
 }
 
 mod hooks {

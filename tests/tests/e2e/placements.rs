@@ -8,7 +8,6 @@ use std::fs;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use rusqlite::{Connection, OpenFlags};
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
@@ -28,14 +27,6 @@ fn dials(sandbox: &TestSandbox) -> Vec<Process> {
 
 fn dial(sandbox: &TestSandbox) -> Process {
     wait_until("a dial", DEADLINE, || dials(sandbox).pop())
-}
-
-/// Returns the number of stored records, how many different numbers they have, and the highest.
-fn stored(sandbox: &TestSandbox) -> (i64, i64, i64) {
-    let path = sandbox.state_dir().join("state.db");
-    let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    let sql = "SELECT count(number), count(DISTINCT number), coalesce(max(number), 0) FROM events";
-    database.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
 }
 
 #[test]
@@ -83,16 +74,16 @@ fn no_event_is_lost_or_stored_twice_while_its_stream_is_killed() {
     let worker = sandbox.start("fast");
     let accepted = sandbox.send_no_wait(&worker, "!stream 100000");
     let mut killed = 0;
-    while stored(&sandbox).0 < 90_000 {
+    while sandbox.records().0 < 90_000 {
         let dial = dial(&sandbox);
         dial.signal(Signal::SIGKILL);
         killed += 1;
-        let at = stored(&sandbox).0;
+        let at = sandbox.records().0;
         // It must come further each time.
-        wait_until("more events", DEADLINE, || (stored(&sandbox).0 >= 100_000.min(at + 2000)).then_some(()));
+        wait_until("more events", DEADLINE, || (sandbox.records().0 >= 100_000.min(at + 2000)).then_some(()));
     }
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
-    let (all, distinct, highest) = stored(&sandbox);
+    let (all, distinct, highest) = sandbox.records();
     assert!(all == distinct && all == highest && all > 100_000, "{all} {distinct} {highest} after {killed}");
     assert!(killed >= 3, "{killed}");
     sandbox.finish();

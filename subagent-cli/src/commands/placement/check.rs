@@ -102,8 +102,8 @@ pub(super) fn same_version(
     if version == expected {
         return Ok(version);
     }
-    let (name, place) = (&placement.name, placement.described());
-    let message = format!("{program} on {place} is `{version}`, and this is `{expected}`");
+    let (name, place) = (&placement.name, placement.located());
+    let message = format!("{program} {place} is `{version}`, and this is `{expected}`");
     Err(Failure::new(Code::PlacementNotPrepared, message)
         .with("placement", name.as_str())
         .with("program", program)
@@ -118,7 +118,7 @@ pub(super) fn folder_of(placement: &Placement, printed: &remote::Printed) -> Res
         return Ok(printed.last_line());
     }
     let said = cleaned(&printed.stderr);
-    let message = format!("the folder {} cannot be used on {}: {said}", placement.cwd, placement.described());
+    let message = format!("the folder {} cannot be used {}: {said}", placement.cwd, placement.located());
     Err(Failure::new(Code::PlacementFolderMissing, message)
         .with("placement", placement.name.as_str())
         .with("cwd", placement.cwd.as_str())

@@ -30,7 +30,7 @@ pub(crate) struct WorkerRestartArgs {
     /// Also if a turn is open; it is canceled
     #[arg(long)]
     pub(crate) force: bool,
-    /// Also if the place of the worker does not answer; its old agent may go on there until then
+    /// Also if its place does not answer, although its old agent may go on there
     #[arg(long)]
     pub(crate) accept_duplicate: bool,
     #[command(flatten)]

@@ -9,18 +9,11 @@ use subagent_tests::harness::TestSandbox;
 use super::engine::Podman;
 use crate::ssh::SshHost;
 
-fn define(sandbox: &TestSandbox, name: &str, keys: &str) {
-    let folder = sandbox.workspace().join(".agents/agents");
-    fs::create_dir_all(&folder).unwrap();
-    let text = format!("---\ndescription: Finds things\n{keys}---\nLook.\n");
-    fs::write(folder.join(format!("{name}.md")), text).unwrap();
-}
-
 #[test]
 fn the_question_of_a_grandchild_on_a_host_below_a_container_is_answered_here() {
     let mut sandbox = TestSandbox::new();
-    define(&sandbox, "boxed", "placement: box\npermission: {task: allow}\n");
-    define(&sandbox, "far", "placement: there\n");
+    sandbox.define("boxed", "placement: box\npermission: {task: allow}\n");
+    sandbox.define("far", "placement: there\n");
     let Some(host) = SshHost::start(&sandbox) else { return };
     let Some(podman) = Podman::prepare(&mut sandbox) else { return };
     let root = sandbox.delegating(&json!({}), &[]);

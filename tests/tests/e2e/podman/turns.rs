@@ -117,7 +117,7 @@ fn a_container_that_is_killed_is_lost_and_another_one_follows() {
         let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
         let dispatched =
             format!("SELECT count(*) >= {number} FROM events WHERE type = 'runtime.turn_dispatching'");
-        wait_until("the prompt", DEADLINE, || (crate::ssh::number(&sandbox, &dispatched) > 0).then_some(()));
+        wait_until("the prompt", DEADLINE, || (sandbox.number(&dispatched) > 0).then_some(()));
         let name =
             podman.containers().into_iter().find(|name| name.ends_with(&format!("-{number}"))).unwrap();
         let _ = podman.run(&[words, &[&name]].concat());
@@ -137,7 +137,7 @@ fn a_runtime_and_guard_that_are_killed_take_the_container_with_them() {
     let worker = start(&sandbox);
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
-    wait_until("the prompt", DEADLINE, || (crate::ssh::number(&sandbox, dispatched) > 0).then_some(()));
+    wait_until("the prompt", DEADLINE, || (sandbox.number(dispatched) > 0).then_some(()));
     let is_killed =
         |process: &Process| ["subagent-guard", "subagent-runtim"].contains(&process.name.as_str());
     let killed: Vec<Process> = sandbox.processes().into_iter().filter(is_killed).collect();

@@ -298,7 +298,7 @@ fn a_name_means_the_worker_that_has_it_at_each_firing() {
     assert_eq!(run(), json!(second));
     count(2);
     let open = "SELECT count(*) FROM turns WHERE status NOT IN ('completed', 'failed', 'canceled')";
-    wait_until("the fired turns", SOON, || (crate::ssh::number(&sandbox, open) == 0).then_some(()));
+    wait_until("the fired turns", SOON, || (sandbox.number(open) == 0).then_some(()));
     sandbox.finish();
 }
 

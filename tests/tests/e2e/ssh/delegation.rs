@@ -24,8 +24,8 @@ impl DelegatingHost {
         let mut sandbox = TestSandbox::new();
         let demo = sandbox.demo_agent(&[]);
         sandbox.launcher("demo", demo);
-        define(&sandbox, "scout", "");
-        define(&sandbox, "traveller", "placement: there\npermission: {task: allow}\n");
+        sandbox.define("scout", "");
+        sandbox.define("traveller", "placement: there\npermission: {task: allow}\n");
         let host = SshHost::start(&sandbox)?;
         sandbox.init();
         let start = ["worker", "start", "--launcher", "demo", "--on", "there", "--delegate"];
@@ -77,13 +77,6 @@ impl DelegatingHost {
         let _ = self.sandbox.run(&["worker", "stop", &self.worker]).data_of("worker.stopped");
         self.sandbox.finish();
     }
-}
-
-fn define(sandbox: &TestSandbox, name: &str, keys: &str) {
-    let folder = sandbox.workspace().join(".agents/agents");
-    fs::create_dir_all(&folder).unwrap();
-    let text = format!("---\ndescription: Finds things\n{keys}---\nLook.\n");
-    fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
 fn said(waited: &Value) -> String {
@@ -160,8 +153,8 @@ fn the_question_of_a_task_is_answered_here_and_the_agent_there_gets_the_result()
 #[test]
 fn a_grandchild_here_of_a_child_there_asks_here() {
     let mut sandbox = TestSandbox::new();
-    define(&sandbox, "scout", "");
-    define(&sandbox, "traveller", "placement: there\npermission: {task: allow}\n");
+    sandbox.define("scout", "");
+    sandbox.define("traveller", "placement: there\npermission: {task: allow}\n");
     let Some(host) = SshHost::start(&sandbox) else { return };
     let root = sandbox.delegating(&json!({}), &[]);
     // The id and the token of the child are known only to the child.

@@ -97,16 +97,14 @@ fn nothing_is_lost_or_twice_while_connections_are_killed() {
     let worker = start(&sandbox);
     let accepted = sandbox.send_no_wait(&worker, "!stream 60000");
     let mut cuts = 0;
-    while super::stored(&sandbox).0 < 50_000 {
-        let at = super::stored(&sandbox).0;
+    while sandbox.records().0 < 50_000 {
+        let at = sandbox.records().0;
         host.cut();
         cuts += 1;
-        wait_until("more events", DEADLINE, || {
-            (super::stored(&sandbox).0 >= 60_000.min(at + 4000)).then_some(())
-        });
+        wait_until("more events", DEADLINE, || (sandbox.records().0 >= 60_000.min(at + 4000)).then_some(()));
     }
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
-    let (all, distinct, highest) = super::stored(&sandbox);
+    let (all, distinct, highest) = sandbox.records();
     assert!(all == distinct && all == highest && all > 60_000, "{all} {distinct} {highest} after {cuts}");
     assert!(cuts >= 2, "{cuts}");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
@@ -122,12 +120,40 @@ fn a_runtime_that_is_killed_there_is_lost_and_another_one_follows() {
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let runtime = sandbox.runtime(&worker);
     let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
-    wait_until("the prompt", DEADLINE, || (super::number(&sandbox, dispatched) > 0).then_some(()));
+    wait_until("the prompt", DEADLINE, || (sandbox.number(dispatched) > 0).then_some(()));
     runtime.signal(Signal::SIGKILL);
     let end = sandbox.turn_end(&accepted);
     assert_eq!(end["data"]["error"]["code"], "RUNTIME_LOST", "{end}");
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_of_a_host_that_does_not_come_back_is_given_up_by_its_owner() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
+    wait_until("the prompt", DEADLINE, || (sandbox.number(dispatched) > 0).then_some(()));
+    let runtime = sandbox.runtime(&worker);
+    // Another machine has its address.
+    host.configure_client("user", "other");
+    host.cut();
+    wait_until("the worker to be unreachable", DEADLINE, || {
+        sandbox.show(&worker)["unreachable"].is_object().then_some(())
+    });
+    let restart = ["worker", "restart", &worker, "--force", "--accept-duplicate"];
+    let error = sandbox.run(&restart).error("PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "hostKey", "{error}");
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    let _ = sandbox.run(&["worker", "rm", &worker]).data_of("worker.removed");
+    // Its owner has accepted that the agent goes on there.
+    assert!(runtime.lives());
+    runtime.signal(Signal::SIGKILL);
     sandbox.finish();
 }
 

@@ -76,17 +76,17 @@ fn refused_there(
     message: &str,
     launcher: &str,
 ) -> Option<Error> {
-    let (Placement { name, cwd, .. }, place) = (elsewhere, elsewhere.described());
+    let (Placement { name, cwd, .. }, place) = (elsewhere, elsewhere.located());
     let error = match reason {
         SubmitFailure::NoFolder => Error::new(
             Code::PlacementFolderMissing,
-            format!("the folder {cwd} cannot be used on {place}: {message}"),
+            format!("the folder {cwd} cannot be used {place}: {message}"),
         )
         .with("cwd", cwd.as_str())
         .recommend(format!("create it there, or correct placements.{name}.cwd and start another worker")),
         SubmitFailure::NoProgram => Error::new(
             Code::BackendLauncher,
-            format!("launcher {launcher} cannot be started on {place}: {message}"),
+            format!("launcher {launcher} cannot be started {place}: {message}"),
         )
         .with("launcher", launcher)
         .with("reasonCategory", "launcher")
@@ -95,7 +95,7 @@ fn refused_there(
         )),
         SubmitFailure::NoTaskServer => Error::new(
             Code::PlacementNotPrepared,
-            format!("{message}; the place is {place}"),
+            format!("{message} ({place})"),
         )
         .recommend(format!(
             "run `subagent placement prepare {name}`, or put `subagent` beside the `program` of the placement"
