@@ -9,6 +9,7 @@ use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::message_text::MessageText;
 use subagent_protocol::tool_calls::is_over;
+use subagent_protocol::tool_content::ToolContent;
 
 /// Bytes of the last message that are kept.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -194,18 +195,9 @@ struct CallReport<'a> {
     title: Lenient<&'a str>,
     tool_kind: Lenient<&'a str>,
     #[serde(deserialize_with = "lenient::objects")]
-    content: Vec<EditedPlace<'a>>,
+    content: Vec<ToolContent<'a>>,
     #[serde(deserialize_with = "lenient::objects")]
-    locations: Vec<EditedPlace<'a>>,
-}
-
-/// A part of its content, or a location.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct EditedPlace<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Lenient<&'a str>,
-    path: Lenient<&'a str>,
+    locations: Vec<ToolContent<'a>>,
 }
 
 /// An update of the plan.

@@ -11,6 +11,7 @@ use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::json::extend;
 use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::tool_content::ToolContent;
 
 use crate::render::{MarkupNode, ansi, head, markdown, patch};
 
@@ -138,7 +139,7 @@ fn line(data: &Map<String, Value>, key: &str) -> Option<String> {
 pub(crate) fn tool(data: &Map<String, Value>) -> Value {
     let places: Vec<Value> = list(data.get("locations"))
         .filter_map(|place| {
-            let StoryPlace { path, line } = lenient::read(place);
+            let ToolContent { path, line, .. } = lenient::read(place);
             Some(json!({"path": one_line(path.0?), "line": line.0}))
         })
         .take(MAX_PARTS)
@@ -188,7 +189,7 @@ fn printed(text: &str) -> Value {
 
 /// A part of what a tool call reports: a diff, text, or what it is if it cannot be shown.
 fn part(content: &Value) -> Option<Value> {
-    let StoryPart { kind, old_text: Lenient(old), new_text, path, content } = lenient::read(content);
+    let ToolContent { kind, old_text: Lenient(old), new_text, path, content, .. } = lenient::read(content);
     match kind.0? {
         "diff" => {
             let patch = patch::of_edit(old.unwrap_or_default(), new_text.0.unwrap_or_default());
@@ -206,37 +207,9 @@ fn part(content: &Value) -> Option<Value> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct StoryPlace<'a> {
-    #[serde(borrow)]
-    path: Lenient<&'a str>,
-    line: Lenient<u64>,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct StoryExit {
     exit_code: Lenient<i64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct StoryPart<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Lenient<&'a str>,
-    old_text: Lenient<&'a str>,
-    new_text: Lenient<&'a str>,
-    path: Lenient<&'a str>,
-    #[serde(deserialize_with = "lenient::object")]
-    content: StoryContent<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StoryContent<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Lenient<&'a str>,
-    text: Lenient<&'a str>,
 }
 
 #[derive(Default, Deserialize)]

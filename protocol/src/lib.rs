@@ -64,6 +64,7 @@ pub mod task_result;
 pub mod task_terms;
 pub mod time;
 pub mod tool_calls;
+pub mod tool_content;
 pub mod trigger;
 pub mod until;
 pub mod update;

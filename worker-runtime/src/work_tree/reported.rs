@@ -12,6 +12,7 @@ use similar::{ChangeTag, TextDiff};
 use subagent_protocol::api::FileChange;
 use subagent_protocol::event::SeenEvent;
 use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::tool_content::ToolContent;
 
 use super::Changes;
 
@@ -75,20 +76,10 @@ struct ReportedEdit<'a> {
     tool_call_id: Lenient<&'a str>,
     status: Lenient<&'a str>,
     #[serde(deserialize_with = "lenient::objects")]
-    content: Vec<ReportedPart<'a>>,
+    content: Vec<ToolContent<'a>>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ReportedPart<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Lenient<&'a str>,
-    path: Lenient<&'a str>,
-    old_text: Lenient<&'a str>,
-    new_text: Lenient<&'a str>,
-}
-
-fn diff(part: ReportedPart<'_>) -> Option<(String, ReplacedText)> {
+fn diff(part: ToolContent<'_>) -> Option<(String, ReplacedText)> {
     let path = part.path.0.filter(|_| part.kind.0 == Some("diff"))?;
     let new = part.new_text.0.unwrap_or_default().to_owned();
     Some((path.to_owned(), ReplacedText { old: part.old_text.0.map(str::to_owned), new }))

@@ -7,6 +7,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{ApprovalShown, Decider};
 use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::tool_content::ToolContent;
 
 use crate::client::{ApiRequest, DaemonClient, block_on, segment, view};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
@@ -86,7 +87,7 @@ fn lines(data: &Value) -> Result<String> {
                 lines.extend(changed("-", part.old_text.0));
                 lines.extend(changed("+", part.new_text.0));
             }
-            _ => lines.extend(changed(" ", part.content.0.as_ref().and_then(|block| block.text.0))),
+            _ => lines.extend(changed(" ", part.content.text.0)),
         }
     }
     for option in &shown.options {
@@ -118,28 +119,9 @@ struct AskedCall<'a> {
 #[serde(default)]
 struct CallContents<'a> {
     #[serde(borrow, deserialize_with = "lenient::or_default")]
-    locations: Vec<Lenient<CallPart<'a>>>,
+    locations: Vec<Lenient<ToolContent<'a>>>,
     #[serde(deserialize_with = "lenient::or_default")]
-    content: Vec<Lenient<CallPart<'a>>>,
-}
-
-/// A file, a diff or a text.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct CallPart<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Lenient<&'a str>,
-    path: Lenient<&'a str>,
-    old_text: Lenient<&'a str>,
-    new_text: Lenient<&'a str>,
-    content: Lenient<CallText<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct CallText<'a> {
-    #[serde(borrow)]
-    text: Lenient<&'a str>,
+    content: Vec<Lenient<ToolContent<'a>>>,
 }
 
 /// Lines of a text behind a sign; nothing of them can look like another line of ours.

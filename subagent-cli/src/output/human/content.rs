@@ -9,6 +9,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use subagent_protocol::event::SeenEvent;
 use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::tool_content::ToolContent;
 
 use super::view::shown;
 use crate::failure::ErrorText;
@@ -148,26 +149,6 @@ struct ToolInput {
     command: Value,
 }
 
-/// A part of what a call reports: a diff, or text.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ToolContent<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Lenient<&'a str>,
-    text: Lenient<&'a str>,
-    content: Lenient<TextBlock<'a>>,
-    path: Lenient<&'a str>,
-    old_text: Lenient<&'a str>,
-    new_text: Lenient<&'a str>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct TextBlock<'a> {
-    #[serde(borrow)]
-    text: Lenient<&'a str>,
-}
-
 impl<'a> ToolReport<'a> {
     pub(super) fn title(&self) -> &'a str {
         self.title.0.unwrap_or_default()
@@ -214,7 +195,7 @@ pub(super) fn details(page: &mut TextPage, call: &ToolReport<'_>, detail: Detail
                 diff(page, content, detail);
                 continue;
             }
-            Some("content") => content.content.0.as_ref().and_then(|block| block.text.0),
+            Some("content") => content.content.text.0,
             _ => content.text.0,
         };
         page.prose(Style::Dim, "  | ", "  | ", text.unwrap_or_default(), detail.text_lines());
