@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use tokio::sync::{Notify, watch};
 use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
 use super::runtimes::stream::channels::PlacedConnections;
+use super::worker::ending;
 use crate::descriptors;
 
 use crate::store::database::identity;
-use crate::store::{Durability, RowId, Store, Tx, WorkerRow};
+use crate::store::{Durability, RowId, Store, Tx, WorkerRow, workers};
 
 /// Maximum number of hooks that run at once; others wait. Each costs a process and three
 /// descriptors.
@@ -89,6 +90,8 @@ pub(crate) struct SupervisorState {
     pub(super) boot_id: String,
     /// Turns true when the daemon ends: actors end, and waits fail.
     pub(super) ending: watch::Sender<bool>,
+    /// Set when all workers are stopped: no worker is added after that.
+    refuses_workers: AtomicBool,
     /// Sequence number of the newest readable event of all workers.
     pub(super) news: watch::Sender<i64>,
     /// Counts changes of owner rules.
@@ -140,6 +143,7 @@ impl SupervisorState {
             start: epoch.start,
             boot_id,
             ending: watch::Sender::new(false),
+            refuses_workers: AtomicBool::new(false),
             news: watch::Sender::new(0),
             rules: watch::Sender::new(0),
             budgets: watch::Sender::new(0),
@@ -159,6 +163,30 @@ impl SupervisorState {
             guards: Mutex::default(),
             runtimes: Mutex::default(),
         }
+    }
+
+    /// Refuses a new worker if the daemon stops all workers. Called in the transaction that adds it.
+    ///
+    /// # Errors
+    /// `DAEMON_NOT_RUNNING`.
+    pub(super) fn admit_worker(&self) -> Result<()> {
+        match self.refuses_workers.load(Ordering::Acquire) {
+            true => Err(ending()),
+            false => Ok(()),
+        }
+    }
+
+    /// Admits no further worker. Returns all workers that are not stopped.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`, `STORAGE_FULL`.
+    pub(super) async fn last_workers(&self) -> Result<Vec<WorkerRow>> {
+        self.refuses_workers.store(true, Ordering::Release);
+        // In a transaction, so that it follows those that were admitted.
+        let list = |tx: &mut Tx<'_>| workers::list(tx.connection(), None);
+        let mut rows = self.store.write(Durability::Progress, 1, list).await?;
+        rows.retain(|row| row.state != "stopped");
+        Ok(rows)
     }
 
     /// Returns whether a worker is a copy. The processes in its rows and files belong to the

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{TestSandbox, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, wait_until};
 
 /// Time limit for operations of a few seconds.
 pub(super) const SOON: Duration = Duration::from_secs(60);
@@ -300,5 +300,27 @@ fn what_cannot_be_fired_is_refused() {
     let again = ["schedule", "add", "mine", "--every", "20m", "demo", "hello"];
     sandbox.run(&again).error("NAME_TAKEN");
     assert_eq!(sandbox.run(&["schedule", "list"]).data_of("schedule.listed")["count"], 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_firing_during_the_stop_of_all_workers_waits_for_the_next_daemon() {
+    let mut sandbox = TestSandbox::new();
+    let (demo, state) = (sandbox.executable("subagent"), sandbox.file_name("slow"));
+    // It ends only when it is killed, some seconds after the stop began.
+    let script = format!("trap '' TERM\n{demo} demo-agent --state {state}\nexec /bin/sleep 600");
+    sandbox.launcher("slow", TestLauncher::new("/bin/sh", ["-c", script.as_str()]));
+    let sandbox = started(sandbox);
+    let _ = add(&sandbox, &["tick", "--every", "1s", "demo", "!say done"]);
+    let _ = wait_for(&sandbox, "tick", "completed", 1);
+    sandbox.run(&["worker", "start", "--launcher", "slow"]).data_of("worker.started");
+    let stop = sandbox.command("subagentd").args(["stop", "--workers", "--json"]).run();
+    assert_eq!(stop.status.code(), Some(0), "{stop}");
+    assert_eq!(sandbox.number("SELECT count(*) FROM workers WHERE state != 'stopped'"), 0);
+    assert!(sandbox.number("SELECT count(*) FROM firings WHERE status = 'waiting'") > 0, "none fell due");
+    // The next daemon starts it.
+    let before = log(&sandbox, "tick").len();
+    let _ = wait_for(&sandbox, "tick", "completed", before);
+    sandbox.run(&["schedule", "rm", "tick"]).data_of("schedule.removed");
     sandbox.finish();
 }

@@ -93,6 +93,7 @@ async fn start_stored(
         .store
         .write(Durability::Full, 1, move |tx| {
             requests::once(tx, key.as_ref(), now, |tx| {
+                shared.admit_worker()?;
                 let choice = &request.choice;
                 let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
                 if let Some(session) = &request.resume {
@@ -291,16 +292,20 @@ async fn stopped(
 
 /// Stops all workers concurrently. They belong to several owners, so no handle is required.
 pub(super) async fn stop_all(supervisor: &Supervisor) -> Result<()> {
-    let stops = supervisor.roster.all().into_iter().map(|handle| {
+    let stops = supervisor.shared.last_workers().await?.into_iter().map(|row| {
         let this = supervisor.clone();
-        tokio::spawn(async move { stop(&this, &handle, None, None).await })
+        tokio::spawn(async move {
+            match this.roster.adopted(&this.shared, &row).await {
+                Ok(handle) => stop(&this, &handle, None, None).await.map(drop),
+                // It is set aside, and logged as such.
+                Err(_) => Ok(()),
+            }
+        })
     });
     let mut first = Ok(());
     for stop in stops.collect::<Vec<_>>() {
         let result = stop.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())));
-        if first.is_ok() {
-            first = result.map(|_| ());
-        }
+        first = first.and(result);
     }
     first
 }

@@ -246,6 +246,7 @@ async fn spawned(supervisor: &Supervisor, task_id: &str) -> Result<TaskView> {
 impl Spawn {
     /// Stores the worker, its task, and the prompt as its first queued message.
     fn store(self, tx: &mut Tx<'_>, now: Timestamp) -> Result<String> {
+        self.shared.admit_worker()?;
         let Self { composed, parent, owner, firing, worker_id, task, .. } = self;
         let worker = composed.request;
         let controller = match (&parent, &owner) {
