@@ -236,6 +236,8 @@ fn need(event: &Event) -> Option<Need> {
 pub enum Applied {
     /// The row of its worker.
     Row,
+    /// Of the row of its worker only when its last event was.
+    Seen,
     /// Nothing: it was seen before.
     Nothing,
     /// It is of a worker that the snapshot does not have: take another snapshot.
@@ -297,7 +299,8 @@ impl Workers {
             Some(row) => {
                 self.cursor = event.event_id;
                 row.see(event);
-                Applied::Row
+                // A piece of text, of which a turn has many.
+                if event.event_type == EventType::ProgressMessage { Applied::Seen } else { Applied::Row }
             }
         }
     }
@@ -340,7 +343,9 @@ mod tests {
     fn after(more: Value, events: &[(&str, Value)]) -> Workers {
         let mut workers = workers(more);
         for ((kind, data), seq) in events.iter().zip(17..) {
-            assert_eq!(workers.apply(&event(seq, kind, data.clone())), Applied::Row);
+            let is_text = *kind == "progress.message";
+            let expected = if is_text { Applied::Seen } else { Applied::Row };
+            assert_eq!(workers.apply(&event(seq, kind, data.clone())), expected);
         }
         workers
     }

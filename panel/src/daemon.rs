@@ -8,9 +8,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subagent_protocol::api::{ControllerHandle, header};
+use subagent_protocol::event::Event;
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -98,10 +100,10 @@ impl<'a> DaemonRequest<'a> {
     }
 
     /// The lines of an answer that goes on.
-    pub(crate) async fn lines(&self, to: &DaemonAddress) -> Result<JsonLines, Value> {
+    pub(crate) async fn lines(&self, to: &DaemonAddress) -> Result<EventLines, Value> {
         let response = self.open(to).await?;
         if response.status().is_success() {
-            return Ok(JsonLines { body: response.into_body(), rest: BytesMut::new() });
+            return Ok(EventLines { body: response.into_body(), rest: BytesMut::new() });
         }
         envelope(&whole(response).await?)
             .and_then(|_| Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream"))))
@@ -127,28 +129,47 @@ fn envelope(body: &[u8]) -> BridgeResult {
     if reply["ok"] == true { Ok(reply["data"].take()) } else { Err(reply["error"].take()) }
 }
 
-/// Lines of JSON, as they come.
-pub(crate) struct JsonLines {
+/// Lines with events, as they come.
+pub(crate) struct EventLines {
     body: Incoming,
     rest: BytesMut,
 }
 
-/// The line that a daemon would write where its stream breaks off.
-pub(crate) fn broken_off(message: &str) -> Vec<Value> {
-    let error = Error::new(Code::DaemonNotRunning, message).retryable();
-    vec![json!({"ok": false, "error": error})]
+/// The error of a stream that breaks off.
+pub(crate) fn broken_off(message: &str) -> Value {
+    error(&Error::new(Code::DaemonNotRunning, message).retryable())
 }
 
-impl JsonLines {
-    /// All whole lines that are there, as soon as there is one; none after the orderly end. Where the stream breaks off
-    /// there is an error, as the daemon writes one.
-    pub(crate) async fn next(&mut self) -> Vec<Value> {
+/// Reads a line: an event, or the error that ends the stream. An event of a later version that
+/// cannot be read changes nothing that is shown, and is left out.
+fn event_of(line: &[u8]) -> Option<Result<Event, Value>> {
+    if let Ok(event) = serde_json::from_slice(line) {
+        return Some(Ok(event));
+    }
+    let EndedStream { ok, error } = serde_json::from_slice(line).ok()?;
+    (!ok).then_some(Err(error))
+}
+
+/// The last line of a stream that fails.
+#[derive(Deserialize)]
+struct EndedStream {
+    ok: bool,
+    error: Value,
+}
+
+impl EventLines {
+    /// Returns the events of all whole lines that are there, as soon as there is one line; `None`
+    /// after the orderly end.
+    ///
+    /// # Errors
+    /// The daemon's error, or that the stream has broken off.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Event>>, Value> {
         loop {
             let end = self.rest.iter().rposition(|byte| *byte == b'\n');
             if let Some(end) = end {
                 let whole = self.rest.split_to(end + 1);
                 let lines = whole[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-                return lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+                return lines.filter_map(event_of).collect::<Result<_, _>>().map(Some);
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => {
@@ -156,11 +177,11 @@ impl JsonLines {
                         self.rest.extend_from_slice(&data);
                     }
                 }
-                Some(Err(_)) => return broken_off("the daemon has broken off the stream"),
-                None => return Vec::new(),
+                Some(Err(_)) => return Err(broken_off("the daemon has broken off the stream")),
+                None => return Ok(None),
             }
             if self.rest.len() > MAX_LINE_BYTES {
-                return broken_off("a line of the daemon is too long");
+                return Err(broken_off("a line of the daemon is too long"));
             }
         }
     }

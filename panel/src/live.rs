@@ -1,6 +1,6 @@
 //! The streams of a page: all workers with their questions, and the transcript of one worker.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use subagent_protocol::event::Event;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::json::extend;
 use subagent_protocol::lenient::{self, Lenient};
+use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
-use crate::daemon::{DaemonRequest, JsonLines, LIMIT, broken_off};
+use crate::daemon::{DaemonRequest, LIMIT, broken_off};
 use crate::rows::{OpenQuestions, SentRows, question};
 use crate::story::{self, PageStory};
 
@@ -37,6 +38,8 @@ const PAGE_EVENTS: u32 = 500;
 
 /// Minimum time between two lines with changed rows: a page does not draw faster.
 const FRAME: Duration = Duration::from_millis(16);
+/// The same for lines that say when the last events were: a page shows seconds.
+const SEEN: Duration = Duration::from_secs(1);
 
 /// Where lines for a page go.
 pub(crate) type PageSender = mpsc::Sender<Bytes>;
@@ -161,6 +164,16 @@ impl PlaceStream<'_> {
         Ok(self.out.send(line.into()).await.map_err(|_| Gone)?)
     }
 
+    async fn say_seen(
+        &self,
+        workers: &Workers,
+        ids: impl Iterator<Item = WorkerId>,
+    ) -> Result<(), StreamEnd> {
+        let at = |id: WorkerId| Some((id.clone(), workers.row(&id)?.last_event_at?));
+        let seen: HashMap<WorkerId, Timestamp> = ids.filter_map(at).collect();
+        Ok(say(self.out, &json!({"place": self.place.id, "seen": seen})).await?)
+    }
+
     async fn run(&self) -> Result<(), StreamEnd> {
         let address = self.bridge.address(self.place, false).await?;
         let get = |path: String| DaemonRequest::get(path, self.behalf);
@@ -179,14 +192,17 @@ impl PlaceStream<'_> {
         let mut refresh: Option<Instant> = None;
         // Workers whose rows have changed, and when the last changes were sent.
         let (mut dirty, mut sent_at): (HashSet<WorkerId>, Option<Instant>) = (HashSet::new(), None);
+        // Workers of which only the last event is newer, and when the page is told of them.
+        let (mut seen, mut told): (HashSet<WorkerId>, Instant) = (HashSet::new(), Instant::now());
         loop {
             let due = refresh.unwrap_or_else(|| Instant::now() + HEARTBEAT);
             let frame = sent_at.map_or_else(Instant::now, |last| last + FRAME);
             tokio::select! {
                 () = self.out.closed() => return Err(StreamEnd::Page),
-                lines = events.next() => {
-                    for event in parsed(lines)? {
+                heard = events.next() => {
+                    for event in heard?.ok_or_else(|| broken_off("the daemon has ended the stream"))? {
                         match workers.apply(&event) {
+                            Applied::Seen => _ = seen.insert(event.worker_id.clone()),
                             Applied::Row => _ = dirty.insert(event.worker_id.clone()),
                             Applied::Unknown if hidden.insert(event.worker_id.clone()) => {
                                 refresh.get_or_insert_with(|| Instant::now() + REFRESH);
@@ -205,6 +221,10 @@ impl PlaceStream<'_> {
                         self.say_rows(PlaceRows { place: id, head: None, rows, removed: Vec::new() }).await?;
                     }
                     self.ask(&workers, &mut questions, &address, false).await?;
+                }
+                () = sleep_until(told), if !seen.is_empty() => {
+                    told = Instant::now() + SEEN;
+                    self.say_seen(&workers, seen.drain()).await?;
                 }
                 () = sleep_until(due) => match refresh.take() {
                     None => self.out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
@@ -285,21 +305,10 @@ fn changes_more(event: &Event) -> bool {
             && name != "subagent.progress"
 }
 
-/// The events of lines; the error that ends a stream, or that it has ended.
-fn parsed(lines: Vec<Value>) -> Result<Vec<Event>, Value> {
-    if lines.is_empty() {
-        let message = "the daemon has ended the stream";
-        return Err(json!({"code": "DAEMON_NOT_RUNNING", "message": message, "retryable": true}));
-    }
-    let mut events = Vec::with_capacity(lines.len());
-    for mut line in lines {
-        if line["ok"] == false {
-            return Err(line["error"].take());
-        }
-        // An event of a later version that cannot be read changes nothing that is shown.
-        events.extend(serde_json::from_value::<Event>(line));
-    }
-    Ok(events)
+/// What the end of a transcript depends on.
+#[derive(Deserialize)]
+struct StateOfWorker {
+    state: WorkerState,
 }
 
 /// Which transcript, on whose behalf, and what the page had last.
@@ -349,17 +358,18 @@ impl Following {
         let mut heartbeat = interval(HEARTBEAT);
         loop {
             tokio::select! {
-                lines = events.next() => {
+                heard = events.next() => match heard? {
+                    Some(events) => Self::send_story(&mut story, events, out).await?,
                     // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
-                    if lines.is_empty() {
-                        let worker: Value = get(base.clone()).read(&address).await?;
-                        if worker["state"] == "stopped" {
-                            say(out, &json!({"ended": true})).await?;
-                            return Ok(());
+                    None => {
+                        let worker: StateOfWorker = get(base.clone()).read(&address).await?;
+                        if worker.state != WorkerState::Stopped {
+                            return Err(broken_off("the daemon has ended the stream").into());
                         }
+                        say(out, &json!({"ended": true})).await?;
+                        return Ok(());
                     }
-                    Self::send_story(&mut story, parsed(lines)?, out).await?;
-                }
+                },
                 _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
             }
         }
@@ -381,14 +391,9 @@ impl Following {
 
     /// Whether the events behind a cursor are still there.
     async fn cursor_is_kept(&self, base: &str, from: &str, address: &DaemonAddress) -> Result<(), Value> {
-        let mut lines: JsonLines =
+        let mut events =
             DaemonRequest::get(format!("{base}/events?from={from}"), &self.behalf).lines(address).await?;
-        let first = timeout(LIMIT, lines.next())
-            .await
-            .unwrap_or_else(|_| broken_off("the daemon's answer takes too long"));
-        match first.into_iter().next() {
-            Some(mut line) if line["ok"] == false => Err(line["error"].take()),
-            _ => Ok(()),
-        }
+        let first = timeout(LIMIT, events.next()).await;
+        first.unwrap_or_else(|_| Err(broken_off("the daemon's answer takes too long"))).map(drop)
     }
 }

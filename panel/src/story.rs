@@ -58,10 +58,8 @@ impl PageStory {
             }),
             _ => self.items.last(),
         }?;
-        let mut shown = item(changed);
-        if is_text(changed.kind)
-            && let Some(now) = blocks_of(changed)
-        {
+        let mut shown = without_blocks(changed);
+        if let Some(now) = blocks_of(changed) {
             let before = self.sent.entry(changed.event_id).or_default();
             let same = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
             extend(&mut shown, [("from", same.into()), ("blocks", json!(&now[same..]))]);
@@ -113,12 +111,17 @@ fn blocks_of(item: &StoryItem) -> Option<Vec<MarkupNode>> {
 
 /// An item as a page shows it.
 fn item(item: &StoryItem) -> Value {
-    let mut shown = json!({
-        "id": item.event_id, "ts": item.ts, "turn": item.turn_id, "kind": item.kind, "session": item.session_id,
-    });
+    let mut shown = without_blocks(item);
     if let Some(blocks) = blocks_of(item) {
         extend(&mut shown, [("blocks", json!(blocks))]);
     }
+    shown
+}
+
+fn without_blocks(item: &StoryItem) -> Value {
+    let mut shown = json!({
+        "id": item.event_id, "ts": item.ts, "turn": item.turn_id, "kind": item.kind, "session": item.session_id,
+    });
     let more = match item.kind {
         StoryKind::Tool => tool(&item.data),
         StoryKind::Plan => json!({"entries": entries(&item.data)}),

@@ -56,6 +56,8 @@ test('lines of the stream become places, rows and questions', () => {
   state.take({ place: 'p', title: '~/ws', own: true, all: true, rows: [row('a'), row('b')] });
   state.take({ place: 'p', rows: [row('a', { state: 'running' })], removed: ['b'] });
   assert.deepEqual([...state.places.get('p').rows.values()].map((one) => [one.id, one.state]), [['a', 'running']]);
+  state.take({ place: 'p', seen: { a: '2026-11-21T20:31:00Z', gone: '2026-11-21T20:31:00Z' } });
+  assert.deepEqual([...state.places.get('p').rows.values()].map((one) => [one.id, one.lastEventAt]), [['a', '2026-11-21T20:31:00Z']]);
   state.take({ place: 'p', questions: [{ id: 'q2', since: '2' }] });
   state.take({ place: 'o', title: 'other', all: true, rows: [], questions: [{ id: 'q1', since: '1' }] });
   assert.deepEqual(state.questions().map(({ question }) => question.id), ['q1', 'q2']);

@@ -138,7 +138,8 @@ async function once(path, take, signal) {
     }
     throw new Failed(error || {});
   }
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = answer.body.getReader();
+  const decoder = new TextDecoder();
   let rest = '';
   let over = false;
   for (;;) {
@@ -146,7 +147,7 @@ async function once(path, take, signal) {
     clearTimeout(timer);
     if (done) break;
     timer = setTimeout(() => quiet.abort(), SILENCE);
-    const lines = (rest + value).split('\n');
+    const lines = (rest + decoder.decode(value, { stream: true })).split('\n');
     rest = lines.pop() || '';
     for (const line of lines) {
       if (!line) continue;

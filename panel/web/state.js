@@ -40,6 +40,10 @@ export class State extends EventTarget {
       place.rows.clear();
     }
     for (const row of line.rows || []) place.rows.set(row.id, row);
+    for (const [id, at] of Object.entries(line.seen || {})) {
+      const row = place.rows.get(id);
+      if (row) row.lastEventAt = at;
+    }
     for (const id of line.removed || []) place.rows.delete(id);
     if (line.questions) place.questions = line.questions;
     this.isKnown = true;
@@ -98,7 +102,9 @@ export class State extends EventTarget {
     const below = new Map();
     for (const row of place.rows.values()) {
       const parent = row.task?.parent && place.rows.has(row.task.parent) ? row.task.parent : null;
-      below.set(parent, [...(below.get(parent) || []), row]);
+      const beside = below.get(parent);
+      if (beside) beside.push(row);
+      else below.set(parent, [row]);
     }
     /** @type {{row: any, depth: number}[]} */
     const found = [];

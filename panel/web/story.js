@@ -82,8 +82,8 @@ class PanelStory extends HTMLElement {
     if (line.cursor) this.cursor = line.cursor;
     if (line.all) this.empty();
     this.limit();
-    if (this.isAtEnd) this.toEnd();
-    else this.down.hidden = false;
+    // At the end, what has grown keeps the end in view.
+    if (!this.isAtEnd) this.down.hidden = false;
   }
 
   /** A new snapshot: what is older stays if the snapshot begins at or before the cursor, so that nothing is missing. @param {any} line */

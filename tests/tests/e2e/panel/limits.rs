@@ -85,6 +85,29 @@ fn connections_of_strangers_make_room_and_pages_stay() {
 }
 
 #[test]
+fn pieces_of_text_change_a_row_once_a_second() {
+    let mut sandbox = TestSandbox::new();
+    let agent = sandbox.test_agent("fast-agent", &[]);
+    sandbox.launcher("fast", agent);
+    sandbox.init();
+    let worker = sandbox.start("fast");
+    let panel = Panel::start(&sandbox, &[]);
+    let mut live = panel.enter().stream("/api/live");
+    live.find("its first line", |line| line["all"].as_bool());
+    let _ = sandbox.send_no_wait(&worker, "!pace 20 3");
+    let (mut rows, mut times) = (0, 0);
+    live.find("the end of the turn", |line| {
+        times += usize::from(line["seen"][&worker].is_string());
+        let row = line["rows"].as_array()?.iter().find(|row| row["id"] == worker.as_str())?;
+        rows += 1;
+        (times > 0 && row["state"] == "idle").then_some(())
+    });
+    assert!((1..=8).contains(&times) && rows <= 8, "60 pieces: {rows} rows, {times} times");
+    drop((live, panel));
+    sandbox.finish();
+}
+
+#[test]
 fn streams_have_a_limit() {
     let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);

@@ -102,7 +102,7 @@ impl Board {
                     self.unknown.len() < MAX_UNKNOWN && self.unknown.insert(event.worker_id.clone())
                 }
                 Some(Applied::Row) => changes_what_events_do_not_say(kind),
-                Some(Applied::Nothing) | None => false,
+                Some(Applied::Nothing | Applied::Seen) | None => false,
             };
             refresh |= matches!(kind, EventType::SchedulePaused | EventType::TriggerPaused);
         }
