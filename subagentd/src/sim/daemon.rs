@@ -57,7 +57,8 @@ impl Site {
             self.memory.settled = true;
             return self.start_runtime(env);
         }
-        if self.live.is_some() {
+        // Of a place that does not answer, nothing is known.
+        if self.live.is_some() || (self.is_cut() && self.stored.may_live) {
             self.checker.worker.link = RuntimeStatus::Adopted;
             self.memory.runtime = true;
             return self.connect(env);
@@ -87,7 +88,7 @@ impl Site {
             && match &self.checker.worker.state {
                 LifecycleState::Starting => true,
                 LifecycleState::Turn(turn) => {
-                    self.stored.boot == env.boot && !turn.dispatching && turn.cancel.is_none()
+                    self.stored.boot == self.boot(env) && !turn.dispatching && turn.cancel.is_none()
                 }
                 LifecycleState::Idle | LifecycleState::Local(_) | LifecycleState::Error => {
                     self.checker.worker.restart == Restart::Begun
@@ -100,7 +101,7 @@ impl Site {
         if self.memory.runtime {
             return;
         }
-        if self.left.is_some() {
+        if self.left.is_some() && !self.is_cut() {
             if !env.calm && env.random.below(4) == 0 {
                 // The wait has timed out.
                 return self.spawn_failed(env);
@@ -110,17 +111,22 @@ impl Site {
         let cursor = self.stored.cursor;
         self.stored.incarnation += 1;
         self.stored.cursor = Cursor { segment: cursor.segment + 1, offset: 0, number: cursor.number };
-        (self.stored.may_live, self.stored.boot) = (true, env.boot);
+        (self.stored.may_live, self.stored.boot) = (true, self.boot(env));
         (self.memory.clean_end, self.memory.damaged) = (false, false);
         self.journal.retain(|segment, _| *segment > cursor.segment);
         env.after_commit();
         if env.daemon_dies {
             return;
         }
-        if !env.calm && env.random.below(25) == 0 {
+        // Without an answer of the place, the request for a start is not sent.
+        if self.is_cut() || !env.calm && env.random.below(25) == 0 {
             return self.spawn_failed(env);
         }
         self.spawn(env);
+        if self.place.is_some() && !env.calm && env.random.below(10) == 0 {
+            // The answer about the start is lost.
+            self.set_cut(true, env);
+        }
         // It may die while starting, which is detected later.
         self.memory.runtime = true;
         self.connect(env);
@@ -141,6 +147,9 @@ impl Site {
         let stops =
             matches!(self.checker.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
         let desired = if stops { Desired::Stop } else { Desired::Run };
+        if self.is_cut() {
+            return;
+        }
         let Some(live) = &mut self.live else { return };
         env.connections += 1;
         let hello = ToRuntime::Hello { protocol: PROTOCOL, generation: env.generation, desired };
@@ -168,6 +177,9 @@ impl Site {
     pub(super) fn ingest(&mut self, goal: ReadUntil, env: &mut WorldContext) {
         let mut left_in_batch = env.random.below(6) + 1;
         self.memory.more = false;
+        if self.is_cut() {
+            return;
+        }
         loop {
             if env.daemon_dies {
                 return;
@@ -491,9 +503,11 @@ impl Site {
         }
     }
 
-    /// The daemon notices that the runtime's lock is free.
+    /// The daemon notices that the runtime's lock is free. A place that does not answer proves nothing.
     pub(super) fn see_death(&mut self, env: &mut WorldContext) {
-        if self.live.is_none() && self.memory.runtime {
+        let is_proved = self.live.is_none() && !self.is_cut();
+        let gives_up = env.broken == Some(Break::GivenUpUnreached) && self.is_cut();
+        if self.memory.runtime && (is_proved || gives_up) {
             self.memory.runtime = false;
             self.disconnect();
             self.gone(env);
@@ -516,14 +530,14 @@ impl Site {
         {
             turn.dispatching = false;
         }
-        let rebooted = self.stored.boot != env.boot || self.memory.damaged;
+        let rebooted = self.stored.boot != self.boot(env) || self.memory.damaged;
         let clean = self.memory.clean_end;
         self.sure(WorkerInput::RuntimeGone { clean, rebooted }, env);
     }
 
     /// Checks whether all processes below the worker have ended.
     fn check_leftovers(&mut self, env: &mut WorldContext) {
-        let free = self.left.is_none() || env.broken == Some(Break::StoppedTooEarly);
+        let free = (self.left.is_none() && !self.is_cut()) || env.broken == Some(Break::StoppedTooEarly);
         if free && !self.memory.runtime && self.memory.settled {
             self.sure(WorkerInput::NothingLeft, env);
         }

@@ -69,9 +69,11 @@ pub(super) enum Break {
     StoppedTooEarly,
     /// A continued task still counts as ended.
     EndIsKept,
+    /// The runtime of a place that does not answer counts as gone.
+    GivenUpUnreached,
 }
 
-const BREAKS: [Break; 12] = [
+const BREAKS: [Break; 13] = [
     Break::AppendedIsLost,
     Break::ActsBeforeItWrites,
     Break::TornTransaction,
@@ -84,6 +86,7 @@ const BREAKS: [Break; 12] = [
     Break::QueueIsForgotten,
     Break::StoppedTooEarly,
     Break::EndIsKept,
+    Break::GivenUpUnreached,
 ];
 
 /// Runs one history. Returns its tally.

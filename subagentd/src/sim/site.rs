@@ -12,6 +12,7 @@ use subagent_runtime::bare;
 
 use super::agent::{AgentLog, SimulatedAgent};
 use super::task::SimulatedTask;
+use super::world::WorldContext;
 use crate::store::Cursor;
 
 /// A connection between daemon and runtime, with frames in transit.
@@ -105,6 +106,15 @@ pub(super) struct Requests {
     pub(super) received: BTreeMap<u64, TurnId>,
 }
 
+/// A machine that the daemon reaches through a network.
+#[derive(Debug, Default)]
+pub(super) struct SimulatedPlace {
+    /// Whether nothing passes, in either direction.
+    pub(super) is_cut: bool,
+    /// How often it has started again.
+    pub(super) boots: u64,
+}
+
 pub(super) struct Site {
     pub(super) index: usize,
     pub(super) checker: Checker,
@@ -128,10 +138,12 @@ pub(super) struct Site {
     pub(super) queue: Requests,
     /// Stored state of its task, if it has one.
     pub(super) task: Option<SimulatedTask>,
+    /// The machine of its runtime; `None` beside the daemon.
+    pub(super) place: Option<SimulatedPlace>,
 }
 
 impl Site {
-    pub(super) fn new(index: usize, task: Option<SimulatedTask>) -> Self {
+    pub(super) fn new(index: usize, task: Option<SimulatedTask>, place: Option<SimulatedPlace>) -> Self {
         let mut checker = Checker::new();
         checker.worker.queue.gated = task.is_some();
         Self {
@@ -162,6 +174,55 @@ impl Site {
             unanswered_keys: BTreeSet::new(),
             queue: Requests::default(),
             task,
+            place,
+        }
+    }
+
+    /// Whether the daemon reaches nothing of the runtime, its journal and its locks.
+    pub(super) fn is_cut(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.is_cut)
+    }
+
+    /// Cuts the network to its machine, or repairs it.
+    pub(super) fn set_cut(&mut self, is_cut: bool, env: &mut WorldContext) {
+        let Some(place) = &mut self.place else { return };
+        if std::mem::replace(&mut place.is_cut, is_cut) != is_cut && is_cut {
+            env.tally.cuts += 1;
+            // What was sent before may still arrive.
+            self.disconnect();
+        }
+    }
+
+    /// The boot of the machine on which a runtime would start.
+    pub(super) fn boot(&self, env: &WorldContext) -> u64 {
+        env.boot + self.place.as_ref().map_or(0, |place| place.boots)
+    }
+
+    /// Reboots its machine, which has no daemon.
+    pub(super) fn reboot_alone(&mut self, env: &mut WorldContext) {
+        if env.random.below(10) == 0
+            && let Some(place) = &mut self.place
+        {
+            place.boots += 1;
+            env.tally.reboots += 1;
+            self.lose_power(env);
+        }
+    }
+
+    /// Its machine loses power: only files survive, and the end of a journal may be lost.
+    pub(super) fn lose_power(&mut self, env: &mut WorldContext) {
+        let lived = self.live.take().is_some() | self.left.take().is_some();
+        self.rebooted |= lived;
+        let Some(mut last) = self.journal.last_entry() else { return };
+        let length = last.get().len() as u64;
+        match env.random.below(4) {
+            0 if lived && self.stored.cursor.segment == *last.key() => {
+                last.remove();
+            }
+            1 | 2 if lived => {
+                last.get_mut().truncate(usize::try_from(env.random.below(length + 1)).unwrap());
+            }
+            _ => {}
         }
     }
 

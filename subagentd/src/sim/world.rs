@@ -8,7 +8,7 @@ use subagent_testkit::Random;
 
 use super::Break;
 use super::daemon::ReadUntil;
-use super::site::Site;
+use super::site::{SimulatedPlace, Site};
 use super::task::SimulatedTask;
 
 /// Number of workers in a world.
@@ -36,11 +36,12 @@ pub(super) struct Tally {
     pub(super) queued: u64,
     pub(super) over_budget: u64,
     pub(super) task_ends: u64,
+    pub(super) cuts: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 18] {
+    fn fields(&mut self) -> [&mut u64; 19] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -59,6 +60,7 @@ impl Tally {
             &mut self.queued,
             &mut self.over_budget,
             &mut self.task_ends,
+            &mut self.cuts,
             &mut self.unknown_ends,
         ]
     }
@@ -163,7 +165,9 @@ impl SimulatedWorld {
         };
         // The last worker of a world with queues has a task.
         let task = |index| (env.queues && index + 1 == WORKERS).then(SimulatedTask::default);
-        let sites = (0..WORKERS).map(|index| Site::new(index, task(index))).collect();
+        // In half of the histories, the workers are on machines of their own.
+        let place = || matches!(seed % 4, 1 | 2).then(SimulatedPlace::default);
+        let sites = (0..WORKERS).map(|index| Site::new(index, task(index), place())).collect();
         Self { env, sites }
     }
 
@@ -204,6 +208,9 @@ impl SimulatedWorld {
             86..=88 if env.daemon_up => site.see_death(env),
             89 if env.daemon_up && site.memory.runtime => site.connect(env),
             90 if env.temper < 500 => site.die(env),
+            91 if site.place.is_some() && env.random.below(2) == 0 => {
+                site.set_cut(!site.is_cut(), env);
+            }
             91 => site.timer(env),
             92 => {
                 let full = env.random.below(3) == 0;
@@ -216,6 +223,7 @@ impl SimulatedWorld {
                 }
             }
             94 if env.daemon_up && env.temper < 500 => env.daemon_dies = true,
+            95 if site.place.is_some() => site.reboot_alone(env),
             95 => self.reboot(),
             96 if env.random.below(8) == 0 => env.now += env.random.below(3_600_000),
             97 => env.wall += i64::try_from(env.random.below(1 << 42)).unwrap() - (1 << 41),
@@ -270,7 +278,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Reboots: only files survive, and the end of a journal may be lost.
+    /// Reboots the one machine that has everything.
     fn reboot(&mut self) {
         if self.env.random.below(10) != 0 {
             return;
@@ -279,19 +287,7 @@ impl SimulatedWorld {
         self.env.boot += 1;
         self.env.daemon_dies |= self.env.daemon_up;
         for site in &mut self.sites {
-            let lived = site.live.take().is_some() | site.left.take().is_some();
-            site.rebooted |= lived;
-            let Some(mut last) = site.journal.last_entry() else { continue };
-            let length = last.get().len() as u64;
-            match self.env.random.below(4) {
-                0 if lived && site.stored.cursor.segment == *last.key() => {
-                    last.remove();
-                }
-                1 | 2 if lived => {
-                    last.get_mut().truncate(usize::try_from(self.env.random.below(length + 1)).unwrap());
-                }
-                _ => {}
-            }
+            site.lose_power(&mut self.env);
         }
     }
 
@@ -300,6 +296,7 @@ impl SimulatedWorld {
     pub(super) fn settle(mut self) -> Tally {
         self.env.calm = true;
         for site in &mut self.sites {
+            site.set_cut(false, &mut self.env);
             site.disconnect();
             site.disk(false, &mut self.env);
         }
