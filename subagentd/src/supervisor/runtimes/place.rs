@@ -31,8 +31,10 @@ use crate::supervisor::shared::DaemonSettings;
 const RECONNECT: Duration = Duration::from_millis(250);
 /// The first delay before a broken stream is dialed again. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// The longest delay while the place answers, and while it does not. A command ends the delay.
+/// The longest delay while the place answers. A command ends the delay.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest and longest delay while the place does not answer.
+const FIRST_UNREACHED_PAUSE: Duration = Duration::from_secs(1);
 const LAST_UNREACHED_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) enum RuntimePlace {
@@ -203,10 +205,14 @@ impl RuntimePlace {
         match self {
             Self::Local => RECONNECT,
             Self::Placed(placed) => {
-                let pause = placed.pause;
-                let longest = if placed.is_greeted() { LAST_PAUSE } else { LAST_UNREACHED_PAUSE };
-                placed.pause = (pause * 2).min(longest);
-                pause.min(longest)
+                let away = placed.carrier.elsewhere().is_some() && !placed.is_greeted();
+                let (shortest, longest) = match away {
+                    true => (FIRST_UNREACHED_PAUSE, LAST_UNREACHED_PAUSE),
+                    false => (FIRST_PAUSE, LAST_PAUSE),
+                };
+                let pause = placed.pause.clamp(shortest, longest);
+                placed.pause = pause.saturating_mul(2).min(longest);
+                if away { spread(pause, &placed.worker) } else { pause }
             }
         }
     }
@@ -346,6 +352,14 @@ impl PlacedRuntime {
     }
 }
 
+/// Returns 50 to 100 % of a delay, always the same part for a worker. So the workers of a host that
+/// was lost do not all dial at the same moment.
+fn spread(pause: Duration, worker: &WorkerId) -> Duration {
+    let last = worker.as_str().bytes().rev().take(2);
+    let sum = last.fold(0, |sum: u32, byte| sum.wrapping_mul(16).wrapping_add(u32::from(byte)));
+    pause * (256 + sum % 256) / 512
+}
+
 /// Returns the folder of the workers that are placed on this machine.
 pub(crate) fn placed_root(state_dir: &Path) -> PathBuf {
     state_dir.join("placed")
@@ -395,5 +409,23 @@ fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
     match &placement.engine {
         Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
         Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn workers_do_not_dial_at_the_same_moment() {
+        let pauses = (0..64_u8).map(|number| {
+            let worker = WorkerId::from_random([0, 0, 0, 0, number]);
+            let pause = spread(FIRST_UNREACHED_PAUSE, &worker);
+            assert!((FIRST_UNREACHED_PAUSE / 2..=FIRST_UNREACHED_PAUSE).contains(&pause), "{pause:?}");
+            pause
+        });
+        assert!(pauses.collect::<HashSet<_>>().len() > 32);
     }
 }
