@@ -109,11 +109,9 @@ mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;
     mod delegation;
-    mod host;
     mod prepare;
+    mod starts;
     mod turns;
-
-    pub(crate) use host::SshHost;
 }
 
 mod hooks {

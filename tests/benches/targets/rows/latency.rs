@@ -19,7 +19,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("latency", "from an agent's chunk to the line of a follower");
     let seconds = bench.pick(60, 2);
     let world = BenchWorld::new();
-    let times = paced(&world, seconds);
+    let times = paced(&world, &world.start(), RATE, seconds);
     world.finish();
     let what = format!("{RATE} events a second for {seconds} s");
     let found = row.figure(what, Unit::Millis, &times);
@@ -33,16 +33,15 @@ pub(crate) fn run(bench: &Bench) -> Row {
 }
 
 /// The latency of each chunk of one turn, in ms.
-fn paced(world: &BenchWorld, seconds: u64) -> Vec<f64> {
-    let worker = world.start();
+pub(super) fn paced(world: &BenchWorld, worker: &str, rate: u64, seconds: u64) -> Vec<f64> {
     let mark = format!("\"{STAMP}");
-    let follower = Follower::start(world, &worker, move |line| {
+    let follower = Follower::start(world, worker, move |line| {
         let written = number_after(line, &mark)?;
         let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?);
         Some((now.as_nanos() as u64).saturating_sub(written) as f64 / 1e6)
     });
-    world.send(&worker, &format!("!pace {RATE} {seconds}"));
-    (0..RATE * seconds).map(|_| follower.next()).collect()
+    world.send(worker, &format!("!pace {rate} {seconds}"));
+    (0..rate * seconds).map(|_| follower.next()).collect()
 }
 
 fn beside_a_sink_that_hangs(seconds: u64) -> Vec<f64> {
@@ -55,7 +54,7 @@ fn beside_a_sink_that_hangs(seconds: u64) -> Vec<f64> {
     world.sandbox.init();
     world.send(&world.start(), "a turn whose end is notified");
     let held = listener.accept().unwrap();
-    let times = paced(&world, seconds);
+    let times = paced(&world, &world.start(), RATE, seconds);
     drop(held);
     world.finish();
     times

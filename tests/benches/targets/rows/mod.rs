@@ -11,6 +11,7 @@ mod latency;
 mod line;
 mod panel;
 mod question;
+mod remote;
 mod restart;
 mod sandbox;
 mod send;
@@ -26,7 +27,7 @@ use crate::Bench;
 type BenchRowFn = fn(&Bench) -> Row;
 
 /// All rows, by the name that selects one.
-pub(crate) const ROWS: [(&str, BenchRowFn); 21] = [
+pub(crate) const ROWS: [(&str, BenchRowFn); 23] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),
@@ -43,6 +44,8 @@ pub(crate) const ROWS: [(&str, BenchRowFn); 21] = [
     ("journal", journal::run),
     ("restart", restart::run),
     ("line", line::run),
+    ("ssh", remote::ssh),
+    ("unreachable", remote::unreachable),
     ("board", board::run),
     ("paint", panel::paint),
     ("pixel", panel::pixel),

@@ -4,10 +4,9 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::TestSandbox;
+use subagent_tests::harness::{SshHost, TestSandbox};
 
 use super::engine::Podman;
-use crate::ssh::SshHost;
 
 #[test]
 fn the_question_of_a_grandchild_on_a_host_below_a_container_is_answered_here() {

@@ -4,9 +4,9 @@ use std::fs;
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::TestSandbox;
+use subagent_tests::harness::{SshHost, TestSandbox};
 
-use super::host::{SshHost, start, start_fails};
+use super::starts::{start, start_fails};
 
 /// Starts a worker there in vain, returns the error and removes the worker.
 fn refused(sandbox: &TestSandbox, code: &str) -> Value {

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{TestSandbox, wait_until};
+use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 
-use super::host::{DEADLINE, SshHost};
+use super::starts::DEADLINE;
 
 /// A worker there that may give tasks.
 struct DelegatingHost {

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::TestSandbox;
+use subagent_tests::harness::{SshHost, TestSandbox};
 
-use super::host::{SshHost, start};
+use super::starts::start;
 
 /// Returns the files in the folders of prepared runtimes there.
 fn prepared(host: &SshHost) -> Vec<PathBuf> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use subagent_tests::harness::{TestSandbox, wait_until};
+use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 use subagent_tests::invariants::Recorder;
 
-use super::host::{DEADLINE, SshHost, start};
+use super::starts::{DEADLINE, start};
 
 #[test]
 fn a_turn_with_a_question_works_there_and_leaves_nothing() {

@@ -10,18 +10,22 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::process::{self, Process};
-use subagent_tests::harness::{Output, TestSandbox, say, wait_until, wait_while};
 use tempfile::TempDir;
 
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+use super::process::{self, Process};
+use super::sandbox::TestSandbox;
+use super::{say, wait_until, wait_while};
+
+const DEADLINE: Duration = Duration::from_secs(60);
 const SSHD: &str = "/usr/sbin/sshd";
 /// Where sshd looks for an empty folder when it runs as root.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 /// Number of ports that are tried: another process may take a free one first.
 const PORTS: usize = 10;
 
-pub(crate) struct SshHost {
+/// The server, and the client's config that names it `there`.
+#[derive(Debug)]
+pub struct SshHost {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     port: u16,
@@ -37,7 +41,7 @@ impl SshHost {
     /// # Panics
     ///
     /// If there is none with `SUBAGENT_REQUIRE_SSH`.
-    pub(crate) fn start(sandbox: &TestSandbox) -> Option<Self> {
+    pub fn start(sandbox: &TestSandbox) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             let missing = "openssh-server is missing: workers on other machines are not tested";
             assert!(std::env::var_os("SUBAGENT_REQUIRE_SSH").is_none(), "{missing}");
@@ -58,24 +62,32 @@ impl SshHost {
         }
         let home = sandbox.file("there");
         fs::create_dir_all(home.join("work")).unwrap();
-        let (port, server) = (0..PORTS).find_map(|_| listening(folder.path(), &home, sandbox)).unwrap();
+        let begin = |_| {
+            let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+            Some((port, listening(folder.path(), &home, sandbox, port)?))
+        };
+        let (port, server) = (0..PORTS).find_map(begin).unwrap();
         let host = Self { folder, port, server, home };
         host.configure_client("user", "host");
         host.place(sandbox, json!({"program": sandbox.executable("subagent-runtime")}));
         Some(host)
     }
 
-    pub(super) fn home(&self) -> &Path {
+    /// Returns the home there.
+    #[must_use]
+    pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The folder there in which agents work.
-    pub(crate) fn work(&self) -> PathBuf {
+    /// Returns the folder there in which agents work.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
         self.home.join("work")
     }
 
-    /// The folder there of a placed worker.
-    pub(super) fn folder_of(&self, worker: &str) -> PathBuf {
+    /// Returns the folder there of a placed worker.
+    #[must_use]
+    pub fn folder_of(&self, worker: &str) -> PathBuf {
         self.home.join(".local/state/subagent/placed").join(worker)
     }
 
@@ -84,19 +96,23 @@ impl SshHost {
     }
 
     /// Lets the client use this key, and expect this key of the host.
-    pub(super) fn configure_client(&self, key: &str, expected: &str) {
+    ///
+    /// # Panics
+    ///
+    /// If a file cannot be read or written, as all below.
+    pub fn configure_client(&self, key: &str, expected: &str) {
         self.configure_client_with(key, expected, "");
     }
 
     /// The same, with connections that later commands share until they were idle for a second.
-    pub(super) fn share_connections(&self) {
+    pub fn share_connections(&self) {
         let path = self.file("master-%C");
         let more = format!(" ControlMaster auto\n ControlPath {path}\n ControlPersist 1\n");
         self.configure_client_with("user", "host", &more);
     }
 
-    /// The processes of shared connections, which have no environment and another title.
-    pub(super) fn shared_connections(&self) -> Vec<Process> {
+    /// Returns the processes of shared connections, which have no environment and another title.
+    pub fn shared_connections(&self) -> Vec<Process> {
         let folder = self.file("master-");
         let is_shared = |line: &str| line.contains(&folder) && line.ends_with("[mux]");
         process::all().into_iter().filter(|process| is_shared(&process.command_line())).collect()
@@ -117,7 +133,7 @@ impl SshHost {
     }
 
     /// Writes the placement `there` with these keys into the config file of the sandbox's user.
-    pub(super) fn place(&self, sandbox: &TestSandbox, keys: Value) {
+    pub fn place(&self, sandbox: &TestSandbox, keys: Value) {
         let mut there = json!({
             "kind": "ssh", "host": "there", "cwd": self.work(), "args": ["-F", self.file("client")],
         });
@@ -130,12 +146,33 @@ impl SshHost {
     }
 
     /// Writes a start file of the login shell there.
-    pub(super) fn profile(&self, text: &str) {
+    pub fn profile(&self, text: &str) {
         fs::write(self.home.join(".profile"), text).unwrap();
     }
 
+    /// Ends the server and all connections, as if the host was switched off.
+    ///
+    /// # Panics
+    ///
+    /// If the server cannot be killed.
+    pub fn end_server(&mut self) {
+        let connections = self.connections();
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+        connections.iter().for_each(|connection| connection.signal(Signal::SIGKILL));
+    }
+
+    /// Starts the server again.
+    ///
+    /// # Panics
+    ///
+    /// If its port is not free any more.
+    pub fn restart_server(&mut self, sandbox: &TestSandbox) {
+        self.server = listening(self.folder.path(), &self.home, sandbox, self.port).expect("its port");
+    }
+
     /// Kills all connections; the server goes on.
-    pub(super) fn cut(&self) {
+    pub fn cut(&self) {
         for connection in self.connections() {
             connection.signal(Signal::SIGKILL);
         }
@@ -143,7 +180,7 @@ impl SshHost {
 
     /// Stops the server's side of all connections, as if the network was cut without a word. The
     /// server accepts further ones. [`Self::cut`] ends them.
-    pub(super) fn hang(&self) {
+    pub fn hang(&self) {
         for connection in self.connections() {
             connection.signal(Signal::SIGSTOP);
         }
@@ -158,9 +195,8 @@ impl SshHost {
     }
 }
 
-/// Starts a server on a free port; `None` if another process took it.
-fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox) -> Option<(u16, Child)> {
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+/// Starts a server on this port; `None` if another process has it.
+fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox, port: u16) -> Option<Child> {
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let id = sandbox.path().file_name().unwrap().to_str().unwrap();
     let config = format!(
@@ -190,7 +226,7 @@ fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox) -> Option<(u16, 
     if !listens {
         say(&format!("sshd did not start: {}", fs::read_to_string(at("log")).unwrap_or_default()));
     }
-    listens.then_some((port, server))
+    listens.then_some(server)
 }
 
 impl Drop for SshHost {
@@ -209,17 +245,4 @@ impl Drop for SshHost {
             assert!(left.is_none(), "connections are left: {left:?}");
         }
     }
-}
-
-/// Starts a worker there and returns its id.
-pub(super) fn start(sandbox: &TestSandbox) -> String {
-    let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "there"]);
-    let data = started.data_of("worker.started");
-    assert_eq!(data["state"], "idle", "{data}");
-    data["workerId"].as_str().unwrap().to_owned()
-}
-
-/// A start that fails.
-pub(super) fn start_fails(sandbox: &TestSandbox) -> Output {
-    sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "there"])
 }

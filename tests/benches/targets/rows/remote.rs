@@ -1,0 +1,162 @@
+//! Workers on another machine: a real ssh server on the loopback interface, whose connections the
+//! client shares. The round trip of a network comes on top.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_tests::harness::process::Process;
+use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
+use subagent_tests::measure::{Row, Unit, cpu_time, memory};
+
+use super::latency::paced;
+use crate::Bench;
+use crate::world::{BenchWorld, idle_for, sync};
+
+const MISSING: &str = "openssh-server is missing";
+/// Events a second of a worker whose events are timed.
+const RATE: u64 = 100;
+/// Time limit for the news that a host is there or not.
+const LIMIT: Duration = Duration::from_secs(300);
+const ON: [&str; 2] = ["--on", "there"];
+
+/// A world with a host, and a worker there that keeps the shared connection open.
+struct RemoteWorld {
+    world: BenchWorld,
+    host: SshHost,
+    worker: String,
+}
+
+impl RemoteWorld {
+    fn begin() -> Option<Self> {
+        let world = BenchWorld::empty();
+        let host = SshHost::start(&world.sandbox)?;
+        host.share_connections();
+        world.sandbox.init();
+        let worker = start(&world);
+        Some(Self { world, host, worker })
+    }
+
+    fn finish(self) {
+        self.world.finish();
+        drop(self.host);
+    }
+}
+
+/// Starts a worker there and returns its id.
+fn start(world: &BenchWorld) -> String {
+    let (_, data) = world.timed(&[&["worker", "start", "--launcher", "fast"][..], &ON].concat());
+    data["workerId"].as_str().unwrap().to_owned()
+}
+
+pub(crate) fn ssh(bench: &Bench) -> Row {
+    let mut row = Row::new("ssh", "a worker on another machine, through loopback");
+    let starts = "a start at most 150 ms over a local one";
+    let events = "events: at least half of the local rate";
+    let latency = "an event: p50 at most 2 ms";
+    let Some(remote) = RemoteWorld::begin() else {
+        [starts, latency, events].into_iter().for_each(|wanted| row.unmeasured(wanted, MISSING));
+        return row;
+    };
+    let world = &remote.world;
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for _ in 0..bench.pick(30, 2) {
+        here.push(world.start_and_stop(&[]));
+        there.push(world.start_and_stop(&ON));
+    }
+    let here = row.figure("`worker start`", Unit::Millis, &here).median;
+    let there = row.figure("`worker start --on there`", Unit::Millis, &there).median;
+    row.at_most(starts, Unit::Millis, 150.0, there - here);
+
+    let times = paced(world, &remote.worker, RATE, bench.pick(30, 2));
+    let found =
+        row.figure(format!("{RATE} events a second, each until a follower has it"), Unit::Millis, &times);
+    row.at_most(latency, Unit::Millis, 2.0, found.median);
+
+    let count: u32 = bench.pick(100_000, 5_000);
+    let local = world.start();
+    let prompt = format!("!stream {count}");
+    let rate = |worker: &str| f64::from(count) / world.send(worker, &prompt) * 1000.0;
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for warm in [true].into_iter().chain(std::iter::repeat_n(false, bench.pick(10, 1))) {
+        let (of_local, of_remote) = (rate(&local), rate(&remote.worker));
+        if !warm {
+            here.push(of_local);
+            there.push(of_remote);
+        }
+    }
+    let share: Vec<f64> = there.iter().zip(&here).map(|(there, here)| there / here * 100.0).collect();
+    row.figure(format!("`!stream {count}` here"), Unit::PerSecond, &here);
+    row.figure("the same there", Unit::PerSecond, &there);
+    let share = row.figure("of that, each time", Unit::Percent, &share).median;
+    row.at_least(events, Unit::Percent, 50.0, share);
+    remote.finish();
+    row
+}
+
+pub(crate) fn unreachable(bench: &Bench) -> Row {
+    let mut row = Row::new("unreachable", "200 workers on a host that was switched off");
+    let (lists, sends) = ("`worker list` below 30 ms", "`send` to another worker at most 1.5 times as long");
+    let Some(mut remote) = RemoteWorld::begin() else {
+        [lists, sends].into_iter().for_each(|wanted| row.unmeasured(wanted, MISSING));
+        return row;
+    };
+    let world = &remote.world;
+    let count = bench.pick(200, 3);
+    let local = world.start();
+    let daemon = world.sandbox.daemon().pid;
+    let proportional = || {
+        sync();
+        memory(daemon).expect("a live process").proportional as f64
+    };
+    let before = proportional();
+    let mut there = vec![remote.worker.clone()];
+    there.extend((1..count).map(|_| start(world)));
+    let of_one = (proportional() - before) / f64::from(count - 1);
+    row.figure("memory of the daemon for each worker there", Unit::Kilobytes, &[of_one]);
+    let of_client = |process: &Process| memory(process.pid).map_or(0.0, |memory| memory.proportional as f64);
+    let clients = Process::find(daemon).expect("the daemon").children();
+    let clients: f64 = clients.iter().filter(|child| child.name == "ssh").map(of_client).sum();
+    row.figure(
+        "memory of the ssh client here for each of them",
+        Unit::Kilobytes,
+        &[clients / f64::from(count)],
+    );
+    let turns = |world: &BenchWorld| world.send_to_all(&there, "!stream 1") / 1000.0;
+    row.figure(format!("a turn of all {count} at once"), Unit::Seconds, &[turns(world)]);
+    world.sandbox.kill_daemon();
+    row.figure("the same after the daemon was killed", Unit::Seconds, &[turns(world)]);
+    let daemon = world.sandbox.daemon().pid;
+    let times = bench.pick(50, 3);
+    let timed = || {
+        let list: Vec<f64> = (0..times).map(|_| world.timed(&["worker", "list"]).0).collect();
+        let send: Vec<f64> = (0..times).map(|_| world.send(&local, "!stream 1")).collect();
+        (list, send)
+    };
+    let (list, send) = timed();
+    row.figure(format!("`worker list`, {count} workers there"), Unit::Millis, &list);
+    let reached = row.figure("`send` to a worker here", Unit::Millis, &send).median;
+
+    remote.host.end_server();
+    wait_until("the news that nothing answers", LIMIT, || (unreached(&world.sandbox) == count).then_some(()));
+    let (list, send) = timed();
+    let list = row.figure("`worker list` while the host is off", Unit::Millis, &list).median;
+    let send = row.figure("`send` to a worker here while the host is off", Unit::Millis, &send).median;
+    row.at_most(lists, Unit::Millis, 30.0, list);
+    row.at_most(sends, Unit::Times, 1.5, send / reached);
+    let used = || cpu_time(daemon).expect("a live process").as_secs_f64();
+    let (seconds, begun) = (bench.pick(30, 1), used());
+    idle_for(Duration::from_secs(seconds));
+    let share = (used() - begun) / seconds as f64 * 100.0;
+    row.figure(format!("CPU of the daemon in {seconds} s of that"), Unit::Percent, &[share]);
+
+    remote.host.restart_server(&world.sandbox);
+    remote.finish();
+    row
+}
+
+/// Returns the number of workers whose place does not answer.
+fn unreached(sandbox: &TestSandbox) -> u32 {
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let is_unreached = |worker: &&Value| worker["unreachable"].is_object();
+    listed["items"].as_array().unwrap().iter().filter(is_unreached).count() as u32
+}
