@@ -23,6 +23,7 @@ use crate::check::{
 };
 use crate::environment::Environment;
 use crate::error::{ConfigError, FieldPath};
+use crate::hosts::HOSTS;
 use crate::placements::PLACEMENTS;
 use crate::policy::Position;
 use crate::workspace::Workspace;
@@ -178,7 +179,9 @@ pub(crate) fn triggers(
 /// Refuses the keys in a project's file. `user` is the file that may have them.
 pub(crate) fn check_project(document: &Value, user: Option<&Path>) -> CheckResult<()> {
     let is_there = |key: &&str| document.get(*key).is_some_and(|value| !value.is_null());
-    let Some(key) = [SCHEDULES, TRIGGERS, PLACEMENTS].into_iter().find(is_there) else { return Ok(()) };
+    let Some(key) = [SCHEDULES, TRIGGERS, PLACEMENTS, HOSTS].into_iter().find(is_there) else {
+        return Ok(());
+    };
     let user =
         user.map_or_else(|| "~/.config/subagent/config.yaml".to_owned(), |path| path.display().to_string());
     let problem = format!(

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::error::ConfigError;
+use crate::hosts::DaemonHosts;
 use crate::markers::{self, CONFIG_FILE, DOT_SUBAGENT};
 use crate::model::Config;
 use crate::policy::Rule;
@@ -125,6 +126,19 @@ pub fn load(
     let (path, source) = locate(config_flag, typed_cwd, env)?;
     let below = user_path(env).filter(|_| source == ConfigSource::Project);
     load_by(file::load, path, source, below, env)
+}
+
+/// Returns the hosts of the user's own config file: that of `SUBAGENT_CONFIG`, or the one in the
+/// home.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR`.
+pub fn daemon_hosts(env: &Environment) -> Result<DaemonHosts, ConfigError> {
+    let user = || user_path(env).filter(|path| path.try_exists().unwrap_or(true));
+    match variable_path(env).or_else(user) {
+        Some(path) => Ok(load(Some(&path), None, env)?.config.hosts),
+        None => Ok(DaemonHosts::new()),
+    }
 }
 
 /// Returns the files of a command, in ascending order of precedence.

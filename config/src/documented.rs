@@ -106,6 +106,11 @@ const KEYS: &[&str] = &[
     "defaults.launcher",
     "defaults.role",
     "defaults.isolation",
+    "hosts",
+    "hosts.*.host",
+    "hosts.*.cwd",
+    "hosts.*.args",
+    "hosts.*.program",
     "placements",
     "placements.*.kind",
     "placements.*.host",
@@ -166,7 +171,7 @@ fn the_example_has_no_other_keys() {
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };
         for (key, value) in members {
-            let name = if ["launchers", "roleHints", "prices", "placements", "schedules", "triggers"]
+            let name = if ["launchers", "roleHints", "prices", "hosts", "placements", "schedules", "triggers"]
                 .contains(&path)
             {
                 "*"

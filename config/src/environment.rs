@@ -92,8 +92,9 @@ pub fn passes_on(name: &OsStr) -> bool {
 /// The daemon needs its own settings and every variable that the user's files name in `${NAME}`. It must not have an
 /// owner's handle, a folder, or anything else that is about the caller alone.
 pub fn daemon_inherits(name: &OsStr) -> bool {
-    const ABOUT_CALLER: [&[u8]; 5] = [
+    const ABOUT_CALLER: [&[u8]; 6] = [
         b"SUBAGENT_CONFIG",
+        b"SUBAGENT_HOST",
         b"SUBAGENT_MARKER",
         b"SUBAGENT_STATE_DIR",
         b"SUBAGENT_TASK_TOKEN",

@@ -15,7 +15,9 @@ use crate::agents::keys;
 use crate::check::{self as checks, CheckResult};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
+use crate::hosts::HOSTS;
 use crate::model::Config;
+use crate::placements::PLACEMENTS;
 use crate::{budgets, declared, hooks, notify, placements, policy, regular, syntax, validate};
 
 /// Maximum size of a config file in bytes.
@@ -145,7 +147,8 @@ fn located<T>(path: &Path, text: &str, checked: CheckResult<T>) -> Result<T, Con
             .or_else(|| hooks::position(&keys::of(text), &found.place))
             .or_else(|| notify::position(&keys::of(text), &found.place))
             .or_else(|| declared::position(&keys::of(text), &found.place))
-            .or_else(|| placements::position(&keys::of(text), &found.place)),
+            .or_else(|| placements::position(&keys::of(text), &found.place, PLACEMENTS))
+            .or_else(|| placements::position(&keys::of(text), &found.place, HOSTS)),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

@@ -43,7 +43,7 @@ fn how(key: &str) -> How {
         "budgets" => How::Limits,
         "delegation" => How::Switch,
         "permissions" | "hooks" => How::Both,
-        "notify" | "placements" | "prices" | "schedules" | "triggers" => How::UserOnly,
+        "hosts" | "notify" | "placements" | "prices" | "schedules" | "triggers" => How::UserOnly,
         _ => How::Replace,
     }
 }

@@ -23,6 +23,7 @@ pub mod file;
 mod file_system;
 pub mod handshakes;
 pub mod hooks;
+pub mod hosts;
 pub mod idle;
 pub mod init;
 pub mod installed;

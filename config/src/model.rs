@@ -15,6 +15,7 @@ use crate::budgets::DefaultBudgets;
 use crate::declared::{DeclaredSchedules, DeclaredTriggers};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
+use crate::hosts::DaemonHosts;
 use crate::mcp::McpServer;
 use crate::notify::NotificationSink;
 use crate::policy::Rule;
@@ -65,6 +66,8 @@ pub struct Config {
     pub sandboxes: BTreeMap<String, Profile>,
     /// Other machines where workers run, by name. Only those of the user file count.
     pub placements: BTreeMap<String, Placement>,
+    /// Hosts whose daemons commands can use, by name. Only those of the user file count.
+    pub hosts: DaemonHosts,
     /// The defaults for commands that name no launcher or role.
     pub defaults: Defaults,
 }

@@ -33,14 +33,8 @@ pub(crate) fn placements(root: &Map<String, Value>) -> CheckResult<BTreeMap<Stri
 
 fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     let entry = || FieldPath::Entry { field: PLACEMENTS.to_owned(), key: name.to_owned() };
-    let is_name = name.len() <= MAX_NAME_BYTES
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    if !is_name {
-        return refuse(entry(), "is no name: write up to 64 letters, digits, `-`, `_` and `.`");
-    }
-    if name == LOCAL {
-        return refuse(entry(), "is the name of this machine; choose another");
+    if let Some(problem) = name_problem(name) {
+        return refuse(entry(), problem);
     }
     let field = format!("{PLACEMENTS}.{name}");
     let given = mapping(value, || field.clone())?;
@@ -82,23 +76,35 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     }
 }
 
+/// Returns why this is no name of a placement or host.
+pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
+    let is_name = name.len() <= MAX_NAME_BYTES
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    match (is_name, name == LOCAL) {
+        (false, _) => Some("is no name: write up to 64 letters, digits, `-`, `_` and `.`"),
+        (true, true) => Some("is the name of this machine; choose another"),
+        (true, false) => None,
+    }
+}
+
 /// Reads the key `placement` of a launcher or of `defaults`.
 pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> CheckResult<Option<String>> {
     trimmed(holder.get("placement"), || FieldPath::Field(format!("{field}.placement")))
 }
 
-/// Returns the position of a place below `placements`.
-pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
+/// Returns the position of a place below `placements`, or another section of named entries.
+pub(crate) fn position(keys: &KeyPositions, place: &FieldPath, section: &'static str) -> Option<Position> {
     let (field, key) = match place {
         FieldPath::Field(field) | FieldPath::Element { field, .. } => (field, None),
         FieldPath::Entry { field, key } => (field, Some(key.as_str())),
         _ => return None,
     };
-    let rest = field.strip_prefix(PLACEMENTS)?;
-    let mut path = vec![PLACEMENTS];
+    let rest = field.strip_prefix(section)?;
+    let mut path = vec![section];
     match rest.strip_prefix('.') {
         // A name may contain dots, and the key after it does not.
-        Some(rest) if !keys.has(&[PLACEMENTS, rest]) => match rest.rsplit_once('.') {
+        Some(rest) if !keys.has(&[section, rest]) => match rest.rsplit_once('.') {
             Some((name, last)) => path.extend([name, last]),
             None => path.push(rest),
         },

@@ -165,6 +165,7 @@ const ROOT: PermittedKeys = Of(&[
         Of(&[("launcher", Any), ("role", Any), ("isolation", Any), ("sandbox", Any), ("placement", Any)]),
     ),
     ("sandboxes", Any),
+    ("hosts", Any),
     ("placements", Any),
 ]);
 

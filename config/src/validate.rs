@@ -14,7 +14,7 @@ use crate::check::{
 use crate::error::FieldPath;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, LauncherTimeouts, RoleDefaults, RoleHint};
 use crate::{
-    approvals, budgets, declared, delegation, hooks, idle, mcp, notify, placements, policy, prices,
+    approvals, budgets, declared, delegation, hooks, hosts, idle, mcp, notify, placements, policy, prices,
     rate_limits, sandbox, session, titles, worktrees,
 };
 
@@ -42,6 +42,7 @@ pub(crate) fn config(document: &Value) -> CheckResult<Config> {
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         sandboxes: named(root, "sandboxes", "sandboxes", sandbox::named)?,
+        hosts: hosts::hosts(root)?,
         placements: placements::placements(root)?,
         defaults: defaults(root)?,
     })

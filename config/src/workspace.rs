@@ -18,6 +18,17 @@ pub struct Workspace {
     pub state_dir: PathBuf,
     /// The database in the state dir; may not exist yet.
     pub db_path: PathBuf,
+    /// What is known of a workspace on another host; `None` for those of this machine.
+    pub there: Option<StateThere>,
+}
+
+/// What a command knows of a workspace whose files it cannot read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateThere {
+    /// Whether anything was ever started in it.
+    pub is_used: bool,
+    /// Id of the controller that the folder names.
+    pub controller_id: Option<String>,
 }
 
 impl Workspace {
@@ -43,7 +54,7 @@ impl Workspace {
             None => paths::resolve_absolute(&root.join(DOT_SUBAGENT).join(STATE)),
         };
         let db_path = state_dir.join(DATABASE);
-        Ok(Self { root, state_dir, db_path })
+        Ok(Self { root, state_dir, db_path, there: None })
     }
 }
 

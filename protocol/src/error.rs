@@ -154,6 +154,14 @@ words! {
         PlacementNotPrepared = "PLACEMENT_NOT_PREPARED",
         /// The folder of a placement does not exist there.
         PlacementFolderMissing = "PLACEMENT_FOLDER_MISSING",
+        /// The user's config file has no host with this name.
+        HostNotFound = "HOST_NOT_FOUND",
+        /// The host of `--host` does not answer.
+        HostUnreachable = "HOST_UNREACHABLE",
+        /// The host of `--host` has no usable `subagent`.
+        HostNotPrepared = "HOST_NOT_PREPARED",
+        /// The command does not work with `--host`.
+        HostUnsupported = "HOST_UNSUPPORTED",
         /// The launcher cannot be run.
         BackendLauncher = "BACKEND_LAUNCHER",
         /// The agent ended or its pipe broke.

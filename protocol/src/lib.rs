@@ -37,6 +37,7 @@ pub mod hook;
 pub mod hook_answer;
 pub mod hook_input;
 pub mod hook_matcher;
+pub mod hosts;
 pub mod ids;
 pub mod json;
 pub mod lenient;

@@ -2,20 +2,27 @@
 //! system.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
-use subagent_config::{Environment, Workspace, unknown};
+use subagent_config::placements::LOCAL;
+use subagent_config::{Environment, Workspace, hosts, proc, unknown};
+use subagent_protocol::Code;
 use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::hosts::DaemonHost;
 
+use crate::client::HostLink;
 use crate::command_line::TypedFlags;
 use crate::failure::{Failure, Result};
 use crate::output::terminal::OutputTerminal;
 use crate::output::{OutputFormat, complain};
 
+/// The variable that names a host, as `--host` does.
+const HOST_VARIABLE: &str = "SUBAGENT_HOST";
 /// How much of a part of the owner handle is looked at: twice what the longest can have.
 const MAX_PART_CHARS: usize = 256;
 
@@ -28,6 +35,8 @@ pub struct CliContext {
     pub format: OutputFormat,
     /// The flags that were typed.
     pub typed: TypedFlags,
+    /// The host whose daemon is used; `None` is this machine.
+    pub(crate) host: Option<Arc<HostLink>>,
 }
 
 impl CliContext {
@@ -43,16 +52,59 @@ impl CliContext {
             .with("error", error.to_string())
         })?;
         let env = Environment::new(std::env::vars_os(), cwd).or_home(account_home);
-        Ok(Self { env, format, typed })
+        Ok(Self { env, format, typed, host: None })
     }
 
-    /// The owner handle of the caller, if all three variables are set.
+    /// Returns the context for the host that the command line or `SUBAGENT_HOST` names.
+    ///
+    /// # Errors
+    /// `HOST_NOT_FOUND{host,available}`, `FORBIDDEN_FROM_WORKER`, and those of the config file.
+    pub(crate) fn at_host(mut self, name: &str) -> Result<Self> {
+        if Self::is_here(name) {
+            return Ok(self);
+        }
+        if proc::is_below_guard() {
+            return Err(Failure::new(
+                Code::ForbiddenFromWorker,
+                "a command of a worker must not use the daemons of other hosts",
+            )
+            .with("host", name));
+        }
+        let host = self.host_named(name)?;
+        self.host = Some(Arc::new(HostLink::new(host, self.env.home.as_deref())));
+        Ok(self)
+    }
+
+    /// Whether this is the name of this machine.
+    pub(crate) fn is_here(name: &str) -> bool {
+        name == LOCAL
+    }
+
+    /// Returns the host of this name in the user's config file.
+    ///
+    /// # Errors
+    /// `HOST_NOT_FOUND{host,available}`, and those of the config file.
+    pub(crate) fn host_named(&self, name: &str) -> Result<DaemonHost> {
+        Ok(hosts::by_name(&discovery::daemon_hosts(&self.env)?, name)?)
+    }
+
+    /// The host that `SUBAGENT_HOST` names.
+    pub(crate) fn host_variable(&self) -> Option<String> {
+        let name = self.env.var(HOST_VARIABLE)?.to_string_lossy().into_owned();
+        (name != LOCAL).then_some(name)
+    }
+
+    /// The owner handle of the caller, if all three variables are set. They belong to the host of
+    /// `SUBAGENT_HOST`: no other daemon gets them.
     ///
     /// It travels in headers, which hold visible ASCII and are short. Other characters of a
     /// variable become `?`, and a long value is cut. No part of a real handle looks like that, so
     /// the daemon refuses it like any wrong handle.
     #[must_use]
     pub fn handle(&self) -> Option<ControllerHandle> {
+        if self.host_variable().as_deref() != self.host.as_ref().map(|host| host.name()) {
+            return None;
+        }
         let visible = |char: char| if char.is_ascii_graphic() { char } else { '?' };
         let part = |name: &str| {
             let text = self.env.var(name)?.to_string_lossy();
@@ -71,6 +123,9 @@ impl CliContext {
     /// # Errors
     /// `INVALID_ARGUMENT`, `WORKSPACE_ROOT_NOT_FOUND`.
     pub fn workspace(&self, typed_cwd: Option<&Path>) -> Result<Workspace> {
+        if let Some(host) = &self.host {
+            return host.workspace(typed_cwd);
+        }
         let workspace = Workspace::find(typed_cwd, &self.env)?;
         for (what, key, path) in
             [("workspace", "cwd", &workspace.root), ("state dir", "stateDir", &workspace.state_dir)]
@@ -86,11 +141,18 @@ impl CliContext {
         Ok(workspace)
     }
 
-    /// The config of a command.
+    /// The config of a command. A command for another host has none: what is made of it, with the
+    /// variables of this machine, is not for a daemon there.
     ///
     /// # Errors
-    /// `CONFIG_PARSE_ERROR`, `INVALID_ARGUMENT`.
+    /// `CONFIG_PARSE_ERROR`, `INVALID_ARGUMENT`, `HOST_UNSUPPORTED`.
     pub fn config(&self, flag: Option<&Path>, typed_cwd: Option<&Path>) -> Result<LoadedConfig> {
+        if let Some(host) = &self.host {
+            let message = "config files of this machine do not count for another host";
+            return Err(Failure::new(Code::HostUnsupported, message)
+                .with("host", host.name())
+                .recommend("leave out --config, or run the command there, as `ssh -t HOST subagent ...`"));
+        }
         let loaded = discovery::load(flag, typed_cwd, &self.env)?;
         warn_of_unknown_keys(&loaded);
         Ok(loaded)
@@ -147,6 +209,7 @@ mod tests {
             env: Environment::new(vars, "/"),
             format: OutputFormat::Json,
             typed: TypedFlags::default(),
+            host: None,
         }
     }
 

@@ -16,7 +16,10 @@ use crate::failure::{Failure, Result};
 pub(crate) fn choice(named: Option<&str>, workspace: &Workspace) -> ControllerChoice {
     ControllerChoice {
         controller_id: named.filter(|id| !id.is_empty()).map(str::to_owned),
-        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
+        hinted_controller_id: match &workspace.there {
+            Some(there) => there.controller_id.clone(),
+            None => controller_hint::read_controller_id(&workspace.root),
+        },
         workspace_key: workspace.root.to_string_lossy().into_owned(),
     }
 }

@@ -44,7 +44,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     if let Some((first, words)) = args.split_first()
         && first == completion::COMMAND
     {
-        return completion::run(words, <commands::Cli as clap::CommandFactory>::command());
+        let command = <commands::Cli as clap::CommandFactory>::command();
+        return completion::run(words, command_line::global::with_host(command));
     }
     // As in the Python program, but nothing is written into the startup files of a shell.
     if let Some(wanted) = args.first().and_then(|first| commands::completions::Legacy::parse(first)) {
@@ -62,6 +63,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Err(error) => return command_line::unparsed::exit("subagent", &error, &args),
     };
     let format = cli.command.format(&typed);
-    let result = CliContext::of_process(format, typed).and_then(|context| cli.command.run(&context));
+    let result = CliContext::of_process(format, typed)
+        .and_then(|context| commands::host_use::chosen(context, &cli.command))
+        .and_then(|context| cli.command.run(&context));
     finish(format, result)
 }

@@ -6,7 +6,7 @@ use crate::error::{Code, Error};
 
 /// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
 /// executed.
-const NO_PROGRAM: [i32; 2] = [127, 126];
+pub const NO_PROGRAM: [i32; 2] = [127, 126];
 /// Maximum length of a client's standard error in a message, in bytes.
 pub const MAX_SAID_BYTES: usize = 2000;
 
@@ -104,7 +104,9 @@ fn client(placement: &Placement) -> &str {
     }
 }
 
-fn after_colon(said: &str) -> String {
+/// Returns what a client said as the end of a sentence.
+#[must_use]
+pub fn after_colon(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(": {said}") }
 }
 

@@ -44,14 +44,16 @@ impl RemoteHost {
     }
 
     /// Returns the key that is wrong, and why.
-    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+    #[must_use]
+    pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         let host = host_problem(&self.host).map(|problem| ("host", problem));
         let has_nul = || self.args.iter().any(|arg| arg.contains('\0'));
         host.or_else(|| has_nul().then_some(("args", "must not contain a NUL")))
     }
 
     /// Returns why the client failed, as a word, and what to do. Other texts are `client`.
-    pub(super) fn reason_of(&self, said: &str, check: &str) -> (&'static str, String) {
+    #[must_use]
+    pub fn reason_of(&self, said: &str, check: &str) -> (&'static str, String) {
         let host = &self.host;
         let known: [(&str, &[&str], String); 3] = [
             (
@@ -75,7 +77,7 @@ impl RemoteHost {
                     "No route to host",
                     "Network is unreachable",
                 ],
-                format!("check `host` of the placement and the network, then {check}"),
+                format!("check the name of the host and the network, then {check}"),
             ),
         ];
         let found = known.into_iter().find(|(_, texts, _)| texts.iter().any(|text| said.contains(text)));

@@ -15,6 +15,7 @@ use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
+use super::far::SshProcess;
 use super::starting::lock::on_thread;
 use crate::failure::{Failure, Result};
 
@@ -26,6 +27,9 @@ pub(super) struct DaemonConnection {
     /// The state dir of the requests; `None` if the daemon was found without one.
     pub(super) folder: Option<StateFolder>,
     pub(super) since: Instant,
+    /// The process that carries the bytes, if the daemon is on another host. It ends with this.
+    #[expect(dead_code, reason = "it is only held")]
+    pub(super) ssh: Option<SshProcess>,
 }
 
 /// Reads `daemon.json`; `None` if it is missing, unusable, or was copied with another state dir.
@@ -72,13 +76,23 @@ pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Optio
 /// # Errors
 /// `DAEMON_UNRESPONSIVE` if it accepts no connection before the deadline, `DAEMON_NOT_RUNNING`.
 pub(super) async fn link(info: DaemonInfo, deadline: Instant) -> Result<Option<DaemonConnection>> {
-    let Some(stream) = stream(&info, deadline).await? else { return Ok(None) };
+    match stream(&info, deadline).await? {
+        Some(stream) => over(stream, info).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Speaks HTTP over a connected stream.
+///
+/// # Errors
+/// `INTERNAL_ERROR`.
+pub(super) async fn over(stream: UnixStream, info: DaemonInfo) -> Result<DaemonConnection> {
     let link = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) =
         link.map_err(|error| Failure::internal(format!("cannot set up an HTTP connection: {error}")))?;
     // The task ends when the sender is dropped or the daemon closes; the sender then reports the error.
     tokio::spawn(connection);
-    Ok(Some(DaemonConnection { sender, info, folder: None, since: Instant::now() }))
+    Ok(DaemonConnection { sender, info, folder: None, since: Instant::now(), ssh: None })
 }
 
 /// Handles a missing `daemon.json`. A folder under this name is an error, because no daemon can replace it.
@@ -113,7 +127,7 @@ fn in_the_way(path: &Path) -> String {
 }
 
 /// Checks that daemon and client have a common protocol version.
-fn understood(info: &DaemonInfo) -> Result<()> {
+pub(super) fn understood(info: &DaemonInfo) -> Result<()> {
     let (code, age, advice) = if info.protocol < OLDEST_PROTOCOL {
         (Code::DaemonTooOld, "older", "restart the daemon with the version of this command: `subagentd run`")
     } else if info.oldest_protocol > PROTOCOL {
@@ -136,7 +150,7 @@ fn understood(info: &DaemonInfo) -> Result<()> {
 }
 
 /// Connects to the socket; `None` if it has no listener.
-async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStream>> {
+pub(super) async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStream>> {
     let connected = match timeout_at(deadline, UnixStream::connect(&info.socket)).await {
         Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
             full_queue(&info.socket, deadline).await

@@ -8,6 +8,7 @@ mod answers;
 mod connect;
 mod daemons;
 mod exchange;
+mod far;
 mod glance;
 pub(crate) mod last_worker;
 mod losses;
@@ -21,26 +22,31 @@ mod tasks;
 
 use std::ffi::OsString;
 use std::future::Future;
+use std::os::unix::net::UnixStream as StdStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_config::Workspace;
 use subagent_protocol::api::{ControllerHandle, DaemonInfo};
 use subagent_protocol::worker_name::LAST;
+use tokio::time::Instant;
 
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
+use losses::RetryBudget;
 
 pub use answers::{into_items, items, items_mut, read, view};
 pub(crate) use connect::info_path;
 pub use connect::{foreign_info, read_info};
 pub use daemons::{Unreachable, daemons};
 pub use exchange::ApiRequest;
+pub(crate) use far::HostLink;
 pub use glance::glance;
 pub use query::{RequestPath, segment};
 pub use questions::QuestionReader;
 pub(crate) use starting::running::announced;
-pub use starting::running::{ended, running, running_or_forgotten, running_soon, shown};
+pub use starting::running::{ended, running, running_of, running_or_forgotten, running_soon, shown};
 pub use starting::spawn::log_path;
 pub(crate) use state_watch::created;
 pub use stream::{EventBatch, EventSubscription, SubscriptionStep};
@@ -81,6 +87,8 @@ struct DaemonLocator {
     patience: Duration,
     /// The environment of a daemon that this client starts.
     vars: Vec<(OsString, OsString)>,
+    /// The daemon is on another host; the rest is for those of this machine.
+    far: Option<far::FarLocator>,
 }
 
 /// The policy if no daemon runs.
@@ -109,13 +117,25 @@ impl DaemonClient {
         Self::with_policy(context, workspace, StartPolicy::Start)
     }
 
+    /// Creates a client that uses only a running daemon, perhaps on another host.
+    #[must_use]
+    pub fn looking(context: &CliContext, workspace: &Workspace) -> Self {
+        Self::with_policy(context, workspace, StartPolicy::OnlyRunning)
+    }
+
     fn with_policy(context: &CliContext, workspace: &Workspace, start: StartPolicy) -> Self {
+        let far = |link: &Arc<HostLink>| far::FarLocator {
+            link: Arc::clone(link),
+            root: workspace.root.clone(),
+            after: None,
+        };
         Self {
             place: DaemonLocator {
                 state_dir: workspace.state_dir.clone(),
                 start,
                 patience: APPEAR_LIMIT,
                 vars: starting::autostart::daemon_environment(&context.env),
+                far: context.host.as_ref().map(far),
             },
             handle: context.handle(),
             key: None,
@@ -128,7 +148,7 @@ impl DaemonClient {
     #[must_use]
     pub fn of_running(state_dir: PathBuf) -> Self {
         let start = StartPolicy::OnlyRunning;
-        let place = DaemonLocator { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new() };
+        let place = DaemonLocator { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new(), far: None };
         Self { place, handle: None, key: None, link: None, last_name: None }
     }
 
@@ -149,6 +169,28 @@ impl DaemonClient {
     #[must_use]
     pub fn under_key(self, key: Option<String>) -> Self {
         Self { key, ..self }
+    }
+
+    /// Returns the daemon, started if the policy permits it, and a connection on which nothing was
+    /// sent. `after` is the generation of a daemon whose end is awaited.
+    ///
+    /// # Errors
+    /// Those of [`DaemonClient::ask`].
+    pub async fn into_stream(self, after: Option<u64>) -> Result<(DaemonInfo, StdStream)> {
+        let deadline = Instant::now() + START_LIMIT;
+        if let Some(info) = read_info(&self.place.state_dir).filter(|info| Some(info.generation) == after) {
+            starting::autostart::gone(&info, deadline).await?;
+        }
+        let found = starting::autostart::find_or_start(&self.place, &RetryBudget::default()).await?;
+        match connect::stream(&found.info, deadline).await? {
+            Some(stream) => {
+                let failed = |error| Failure::internal(format!("cannot use a connection: {error}"));
+                let stream = stream.into_std().map_err(failed)?;
+                stream.set_nonblocking(false).map_err(failed)?;
+                Ok((found.info, stream))
+            }
+            None => Err(connect::unresponsive(&found.info, "it has ended at once")),
+        }
     }
 
     /// Returns the daemon of the current connection.

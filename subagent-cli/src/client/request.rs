@@ -14,9 +14,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connect::{DaemonConnection, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
+use super::far::FarLocator;
 use super::losses::RetryBudget;
 use super::starting::autostart;
-use super::{ApiRequest, DaemonClient, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, read};
+use super::{
+    ApiRequest, DaemonClient, DaemonLocator, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, StartPolicy,
+    read,
+};
 use crate::failure::{Failure, Result};
 
 impl DaemonClient {
@@ -49,13 +53,13 @@ impl DaemonClient {
             let ask = make()?.part_of(self.key.as_deref());
             let until = *deadline.get_or_insert_with(|| ask.limit.map(|limit| Instant::now() + limit));
             let Some(link) = self.link.as_mut() else { continue };
-            let info = link.info.clone();
+            let probe = LivenessProbe::of(&self.place, &link.info);
             let asked = exchange(link, &ask, self.handle.as_ref());
-            match with_liveness_probe(&info, until, asked).await {
+            match with_liveness_probe(&probe, until, asked).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
                 // Its stream hangs, and the next one is announced in its place.
-                Err(failure) if info.mode == PLACED_MODE && until.is_none() => {
+                Err(failure) if probe.is_redialed() && until.is_none() => {
                     self.lost(Lost::Broken(failure.message), &mut losses).await?;
                 }
                 Err(failure) => {
@@ -76,10 +80,10 @@ impl DaemonClient {
         loop {
             self.connect(losses).await?;
             let Some(mut link) = self.link.take() else { continue };
-            let info = link.info.clone();
+            let probe = LivenessProbe::of(&self.place, &link.info);
             let until = ask.limit.map(|limit| Instant::now() + limit);
             let handle = self.handle.as_ref();
-            let opened = with_liveness_probe(&info, until, async {
+            let opened = with_liveness_probe(&probe, until, async {
                 match send(&mut link, ask, handle).await? {
                     Ok(response) if response.status().is_success() => Ok(Ok(response)),
                     Ok(response) => Ok(Err(match answer::<Value>(response).await? {
@@ -112,11 +116,65 @@ impl DaemonClient {
         let what = match lost {
             Lost::Broken(error) => error,
             Lost::Leaving => {
-                autostart::gone(&info, Instant::now() + START_LIMIT).await?;
+                match &mut self.place.far {
+                    Some(far) => far.after = Some(info.generation),
+                    None => autostart::gone(&info, Instant::now() + START_LIMIT).await?,
+                }
                 "it was ending".to_owned()
             }
         };
         losses.count(since.elapsed(), info.process.pid, &what)
+    }
+}
+
+/// How a silent daemon is asked for a sign of life.
+#[derive(Debug)]
+pub(super) struct LivenessProbe {
+    info: DaemonInfo,
+    far: Option<FarLocator>,
+}
+
+impl LivenessProbe {
+    pub(super) fn of(place: &DaemonLocator, info: &DaemonInfo) -> Self {
+        Self { info: info.clone(), far: place.far.clone() }
+    }
+
+    /// Whether silence is that of a connection, which another one replaces.
+    pub(super) fn is_redialed(&self) -> bool {
+        self.info.mode == PLACED_MODE || self.far.is_some()
+    }
+
+    /// Whether the daemon is on another host.
+    pub(super) fn is_far(&self) -> bool {
+        self.far.is_some()
+    }
+
+    fn unresponsive(&self, what: &str) -> Failure {
+        match &self.far {
+            None => unresponsive(&self.info, what),
+            Some(far) => far.link.unresponsive(what),
+        }
+    }
+
+    /// Probes the daemon on a separate connection. A missing daemon is not an error here: the waiting
+    /// connection reports it.
+    async fn ask(&self, limit: Duration) -> Result<()> {
+        let asked = async {
+            let link = match &self.far {
+                Some(far) => {
+                    Some(Box::pin(far.connect(StartPolicy::OnlyRunning, &RetryBudget::default())).await?)
+                }
+                None => attempt(&self.info.state_dir, Instant::now() + limit).await?,
+            };
+            let Some(mut link) = link else { return Ok(()) };
+            match exchange::<Value>(&mut link, &ApiRequest::get("/v1/daemon"), None).await {
+                Ok(Ok(_)) | Err(_) => Ok(()),
+                Ok(Err(failure)) => Err(failure),
+            }
+        };
+        timeout(limit, asked)
+            .await
+            .unwrap_or_else(|_| Err::<(), Failure>(self.unresponsive("it gives no sign of life")))
     }
 }
 
@@ -125,7 +183,7 @@ impl DaemonClient {
 /// # Errors
 /// `DAEMON_UNRESPONSIVE{pid}`.
 pub(super) async fn with_liveness_probe<T>(
-    info: &DaemonInfo,
+    probe: &LivenessProbe,
     deadline: Option<Instant>,
     answer: impl Future<Output = T>,
 ) -> Result<T> {
@@ -138,12 +196,12 @@ pub(super) async fn with_liveness_probe<T>(
             return Ok(done);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(unresponsive(info, "the request got no answer in time"));
+            return Err(probe.unresponsive("the request got no answer in time"));
         }
         tokio::select! {
             biased;
             done = &mut answer => return Ok(done),
-            alive = probe(info, PROBE_LIMIT) => alive?,
+            alive = Box::pin(probe.ask(PROBE_LIMIT)) => alive?,
         }
         silence = longer(silence);
     }
@@ -152,22 +210,6 @@ pub(super) async fn with_liveness_probe<T>(
 /// Returns the next silence after an answered probe.
 fn longer(silence: Duration) -> Duration {
     (silence * 2).min(PROBE_LAST)
-}
-
-/// Probes the daemon on a separate connection. A missing daemon is not an error here: the waiting
-/// connection reports it.
-async fn probe(info: &DaemonInfo, limit: Duration) -> Result<()> {
-    let ask = ApiRequest::get("/v1/daemon");
-    let asked = async {
-        let Some(mut link) = attempt(&info.state_dir, Instant::now() + limit).await? else { return Ok(()) };
-        match exchange::<Value>(&mut link, &ask, None).await {
-            Ok(Ok(_)) | Err(_) => Ok(()),
-            Ok(Err(failure)) => Err(failure),
-        }
-    };
-    timeout(limit, asked)
-        .await
-        .unwrap_or_else(|_| Err::<(), Failure>(unresponsive(info, "it gives no sign of life")))
 }
 
 #[cfg(test)]

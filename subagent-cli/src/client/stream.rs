@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::exchange::{DaemonResponse, Lost, is_leaving};
 use super::losses::RetryBudget;
-use super::request::with_liveness_probe;
+use super::request::{LivenessProbe, with_liveness_probe};
 use super::{ApiRequest, DaemonClient, REQUEST_LIMIT, RequestPath, segment};
 use crate::failure::{Failure, Result};
 
@@ -153,21 +153,24 @@ impl EventSubscription<'_> {
                 self.open().await?;
                 return Ok(SubscriptionStep::Opened);
             };
-            let Some(info) = self.client.daemon().cloned() else {
+            let Some(info) = self.client.daemon() else {
                 self.lines = None;
                 continue;
             };
+            let probe = LivenessProbe::of(&self.client.place, info);
             let deadline = (!self.follow).then(|| Instant::now() + REQUEST_LIMIT);
             let lost = match self.said.take() {
                 Some(StreamEndReason::Failed(failure)) => return Err(failure),
                 Some(StreamEndReason::Leaving) => Lost::Leaving,
-                None => match with_liveness_probe(&info, deadline, lines.next()).await? {
-                    Ok(Some(found)) => match self.take(&found)? {
+                None => match with_liveness_probe(&probe, deadline, lines.next()).await {
+                    Err(failure) if probe.is_far() => Lost::Broken(failure.message),
+                    Err(failure) => return Err(failure),
+                    Ok(Ok(Some(found))) => match self.take(&found)? {
                         events if events.is_empty() => continue,
                         events => return Ok(SubscriptionStep::Batch(EventBatch::Events(events))),
                     },
-                    Ok(None) => return Ok(SubscriptionStep::Batch(EventBatch::End)),
-                    Err(error) => Lost::Broken(error),
+                    Ok(Ok(None)) => return Ok(SubscriptionStep::Batch(EventBatch::End)),
+                    Ok(Err(error)) => Lost::Broken(error),
                 },
             };
             self.lines = None;

@@ -106,6 +106,7 @@ async fn without_a_daemon_only_what_may_start_one_does() {
         env: Environment::new(vars, "/"),
         format: OutputFormat::Json,
         typed: TypedFlags::default(),
+        host: None,
     };
     let mut client = DaemonClient::new(&context, &context.workspace(None).unwrap());
     let failure = bounded(client.ask(&ApiRequest::get("/v1/x"))).await.unwrap_err();

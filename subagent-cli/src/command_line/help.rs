@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use clap::{Arg, Command};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::global;
+
 /// The width of every help text.
 const WIDTH: usize = 80;
 
@@ -263,7 +265,11 @@ pub(crate) fn documented(program: Command) -> Command {
     match program.get_name() {
         "subagent" => {
             let (short, long) = (overview(&program, false), overview(&program, true));
-            program.help_template(TOP).before_help(short).before_long_help(long)
+            program
+                .override_usage("subagent <COMMAND>")
+                .help_template(TOP)
+                .before_help(short)
+                .before_long_help(long)
         }
         _ => program,
     }
@@ -277,6 +283,12 @@ const TOP: &str =
 fn grouped(command: Command, path: &mut Vec<String>) -> Command {
     let name = path.join(" ");
     let ungrouped = path.is_empty();
+    // The long top help shows the flag of all commands, and no other help does.
+    let command = command.mut_args(|arg| match (arg.get_id() == global::HOST, ungrouped) {
+        (true, true) => arg.hide_short_help(true),
+        (true, false) => arg.hide(true),
+        (false, _) => arg,
+    });
     let command = command.mut_args(|arg| match heading(&name, arg.get_id().as_str()) {
         Some(heading) if !arg.is_positional() && !ungrouped => arg.help_heading(heading),
         _ => arg,

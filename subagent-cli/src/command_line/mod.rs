@@ -3,6 +3,7 @@
 //! Which flags were typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
 pub(crate) mod flags;
+pub(crate) mod global;
 pub(crate) mod group;
 pub(crate) mod help;
 pub(crate) mod numbers;
@@ -16,13 +17,21 @@ use clap::parser::ValueSource;
 
 /// The names of the flags that were typed, in snake case. Both flags of a pair count under both names.
 #[derive(Debug, Clone, Default)]
-pub struct TypedFlags(HashSet<String>);
+pub struct TypedFlags {
+    names: HashSet<String>,
+    host: Option<String>,
+}
 
 impl TypedFlags {
     /// Whether this flag was typed.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
-        self.0.contains(flag)
+        self.names.contains(flag)
+    }
+
+    /// The value of the global flag `--host`.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     pub(crate) fn of(matches: &ArgMatches) -> Self {
@@ -31,12 +40,14 @@ impl TypedFlags {
             leaf = inner;
         }
         let typed = |id: &&str| leaf.value_source(id) == Some(ValueSource::CommandLine);
-        Self(leaf.ids().map(clap::Id::as_str).filter(typed).map(str::to_owned).collect())
+        let names = leaf.ids().map(clap::Id::as_str).filter(typed).map(str::to_owned).collect();
+        let host = leaf.try_get_one::<String>(global::HOST).ok().flatten().cloned();
+        Self { names, host: host.filter(|name| !name.is_empty()) }
     }
 }
 
 impl<const N: usize> From<[&str; N]> for TypedFlags {
     fn from(names: [&str; N]) -> Self {
-        Self(names.iter().map(|name| (*name).to_owned()).collect())
+        Self { names: names.iter().map(|name| (*name).to_owned()).collect(), host: None }
     }
 }

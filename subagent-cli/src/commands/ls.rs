@@ -1,12 +1,17 @@
 //! `ls`: the workers that are alive, and what they ask.
 
+mod all_hosts;
+
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use subagent_config::Workspace;
 use subagent_protocol::api::Inbox;
 use subagent_protocol::json;
+use subagent_protocol::lenient;
 use subagent_protocol::state::WorkerState;
 
-use crate::client::{ApiRequest, DaemonClient, block_on, into_items};
+use crate::client::{ApiRequest, DaemonClient, block_on, into_items, items};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::has_state;
 use crate::commands::targets::selected::{WorkerHead, WorkerSelector};
@@ -21,11 +26,15 @@ use crate::output::{CliOutcome, document, text};
 Examples:
   subagent ls
   subagent ls -a -l job=review
+  subagent ls --all-hosts
   subagent stop $(subagent ls -q)")]
 pub(crate) struct LsArgs {
     /// Also those that are stopped
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
+    /// Also those of all hosts of the config file
+    #[arg(long)]
+    pub(crate) all_hosts: bool,
     /// Names only
     #[arg(short = 'q', long, conflicts_with = "output")]
     pub(crate) quiet: bool,
@@ -71,39 +80,79 @@ pub(crate) enum ListForm {
 const KEYS: &[&str] = &["name", "state", "launcher", "updatedAt", "workerId", "asks"];
 
 pub(super) fn run(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let choice = WorkerSelector { controller_id: None, selector: args.selector.selector.clone() };
-    let ask = choice.listing(false)?;
-    let mut items = Vec::new();
-    if has_state(&workspace) {
-        let mut client = DaemonClient::new(context, &workspace);
-        items = block_on(async {
-            let listed = client.ask(&ask).await?;
-            choice.check(&listed)?;
-            let mut items = into_items(listed);
-            items.retain(|item| args.all || !WorkerHead::of(item).is(WorkerState::Stopped));
-            if items.iter().any(|item| WorkerHead::of(item).is(WorkerState::WaitingApproval)) {
-                let inbox: Inbox = client.ask_for(&ApiRequest::get("/v1/approvals")).await?;
-                items.iter_mut().for_each(|item| add_question(item, &inbox));
-            }
-            Ok::<_, crate::failure::Failure>(items)
-        })?;
+    if args.all_hosts {
+        return all(args, context);
     }
-    let lines =
-        |line: fn(Value) -> String| items.clone().into_iter().map(line).collect::<Vec<_>>().join("\n");
-    let name = |item: Value| WorkerHead::of(&item).name.unwrap_or_default().to_owned();
-    Ok(match args.form() {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let items = block_on(listed(args, &workspace, context))?;
+    Ok(outcome(args, json!({"count": items.len(), "items": items, "all": args.all}), None))
+}
+
+fn all(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
+    let all_hosts::AllHosts { items, hosts } = all_hosts::ask(args, context)?;
+    if OutputTerminal::of_stdout().is_none() || args.form().is_some() {
+        hosts.iter().for_each(|host| host.warn(context));
+    }
+    let shown = json!({"items": items.iter().cloned().map(with_address).collect::<Vec<_>>()});
+    let data = json!({"count": items.len(), "items": items, "all": args.all, "hosts": hosts});
+    Ok(outcome(args, data, Some(shown)))
+}
+
+/// Prints the data, or lines of their items. `shown` has the items of lines if they differ.
+fn outcome(args: &LsArgs, data: Value, shown: Option<Value>) -> CliOutcome {
+    let from = shown.as_ref().unwrap_or(&data);
+    let lines = |line: fn(&Value) -> String| items(from).iter().map(line).collect::<Vec<_>>().join("\n");
+    let name = |item: &Value| WorkerHead::of(item).name.unwrap_or_default().to_owned();
+    match args.form() {
         Some(ListForm::Name) => CliOutcome::Lines(lines(name)),
-        Some(ListForm::Ndjson) => CliOutcome::Lines(lines(document)),
+        Some(ListForm::Ndjson) => {
+            CliOutcome::Lines(items(&data).iter().cloned().map(document).collect::<Vec<_>>().join("\n"))
+        }
         Some(ListForm::Tsv) if OutputTerminal::of_stdout().is_some() => {
-            CliOutcome::Lines(text::rows(&json!({ "items": items }), KEYS, ""))
+            CliOutcome::Lines(text::rows(from, KEYS, ""))
         }
         _ => {
-            let data = json!({"count": items.len(), "items": items, "all": args.all});
-            let shown = text::rows(&data, KEYS, "");
-            CliOutcome::list("workers.overview", data, shown, "(no workers)")
+            let rows = text::rows(from, KEYS, "");
+            CliOutcome::list("workers.overview", data, rows, "(no workers)")
         }
-    })
+    }
+}
+
+/// The same worker with `HOST/NAME` as its name.
+fn with_address(mut item: Value) -> Value {
+    let placed: PlacedWorker<'_> = lenient::read(&item);
+    if let (Some(host), Some(name)) = (placed.host, placed.name) {
+        let address = format!("{host}/{name}");
+        json::extend(&mut item, [("name", address.into())]);
+    }
+    item
+}
+
+/// A worker of `--all-hosts`, as far as its address goes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PlacedWorker<'a> {
+    host: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+/// The workers of a workspace.
+async fn listed(args: &LsArgs, workspace: &Workspace, context: &CliContext) -> Result<Vec<Value>> {
+    let choice = WorkerSelector { controller_id: None, selector: args.selector.selector.clone() };
+    let ask = choice.listing(false)?;
+    if !has_state(workspace) {
+        return Ok(Vec::new());
+    }
+    let mut client = DaemonClient::new(context, workspace);
+    let listed = client.ask(&ask).await?;
+    choice.check(&listed)?;
+    let mut items = into_items(listed);
+    items.retain(|item| args.all || !WorkerHead::of(item).is(WorkerState::Stopped));
+    if items.iter().any(|item| WorkerHead::of(item).is(WorkerState::WaitingApproval)) {
+        let inbox: Inbox = client.ask_for(&ApiRequest::get("/v1/approvals")).await?;
+        items.iter_mut().for_each(|item| add_question(item, &inbox));
+    }
+    Ok(items)
 }
 
 /// Adds what a worker asks: the oldest question, by its subject, its id and its kind.

@@ -13,10 +13,12 @@ pub(crate) mod completions;
 mod config;
 mod controller;
 mod daemon;
+mod dial_daemon;
 mod diff;
 mod doctor;
 mod firing;
 mod hook;
+pub(crate) mod host_use;
 mod init;
 mod land;
 mod launcher;
@@ -59,7 +61,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command_line::group::CommandGroup;
-use crate::command_line::{TypedFlags, help, usage_errors};
+use crate::command_line::{TypedFlags, global, help, usage_errors};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat};
@@ -180,6 +182,7 @@ pub(crate) enum CliCommand {
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Completions(completions::CompletionsArgs),
+    DialDaemon(dial_daemon::DialDaemonArgs),
     /// Watch a demo: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\
 Examples:
@@ -253,6 +256,7 @@ impl CliCommand {
             Self::Backup(args) => backup::run(args, context),
             Self::Restore(args) => restore::run(args, context),
             Self::Completions(args) => completions::run(&args, context),
+            Self::DialDaemon(_) => dial_daemon::run(context),
             Self::Demo => crate::demo::run(),
         }
     }
@@ -266,7 +270,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Ty
     let args: Vec<OsString> = args.into_iter().collect();
     // Every enum of commands defers their flags, so that a command that is understood builds its own
     // alone. Help and suggestions need those of all commands.
-    parse_with(Cli::command(), &args).or_else(|_| {
+    parse_with(global::with_typed(Cli::command(), &args), &args).or_else(|_| {
         let mut command = documented();
         help::shorten(&mut command, &args);
         parse_with(command, &args)
@@ -275,7 +279,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Ty
 
 /// The command line as help shows it.
 pub(crate) fn documented() -> clap::Command {
-    help::documented(Cli::command())
+    help::documented(global::with_host(Cli::command()))
 }
 
 /// Returns the arguments of `watch` for all workers, if the error is that no worker is named.

@@ -46,7 +46,7 @@ const OTHER_NAMES: &[&str] = &["stop", "rm", "logs", "worktree land"];
 fn the_file_of_a_command_has_its_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands");
     for leaf in leaves().iter().filter(|leaf| *leaf != "demo" && !OTHER_NAMES.contains(&leaf.as_str())) {
-        let path = folder.join(leaf.replace(' ', "/"));
+        let path = folder.join(leaf.replace(' ', "/").replace('-', "_"));
         let source = fs::read_to_string(path.with_extension("rs"))
             .or_else(|_| fs::read_to_string(path.join("mod.rs")))
             .unwrap_or_else(|_| panic!("`{leaf}` is not in {}.rs", path.display()));
@@ -324,7 +324,7 @@ fn help_fits_80_columns_and_has_examples() {
         let text = help(&leaf);
         assert!(text.contains("Example"), "{leaf}");
         // The demo and the board are for people, and a server has its own protocol; everything else has a result.
-        let has_result = !["demo", "mcp", "top", "panel"].contains(&leaf.as_str());
+        let has_result = !["demo", "dial-daemon", "mcp", "top", "panel"].contains(&leaf.as_str());
         assert_eq!(text.contains("--json"), has_result, "{leaf}");
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{leaf}: {line}");

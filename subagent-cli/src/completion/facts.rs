@@ -1,6 +1,7 @@
 //! Sources of candidates: files of user and workspace, and a running daemon that answers in time.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use serde_json::Value;
 use subagent_config::agents::{Catalog, GivenAgents};
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
+use subagent_config::placements::LOCAL;
 use subagent_config::{Environment, Workspace, workspace};
 use subagent_protocol::api::{TurnProgress, UNLABELED};
 
@@ -27,6 +29,8 @@ const MAX_WORKERS: usize = 20;
 pub(super) struct CompletionContext {
     env: Option<Environment>,
     config: Option<PathBuf>,
+    /// Whether the line is for another host, whose daemon is not asked for candidates.
+    is_far: bool,
 }
 
 impl CompletionContext {
@@ -36,7 +40,10 @@ impl CompletionContext {
             let typed = line.value("cwd").map(|typed| cwd.join(typed));
             Environment::new(std::env::vars_os(), typed.unwrap_or(cwd)).or_home(account_home)
         });
-        Self { env, config: line.value("config").map(PathBuf::from) }
+        let named = line.value("host").map(OsString::from);
+        let named = named.or_else(|| std::env::var_os("SUBAGENT_HOST")).filter(|name| !name.is_empty());
+        let is_far = named.is_some_and(|name| name != LOCAL);
+        Self { env, config: line.value("config").map(PathBuf::from), is_far }
     }
 
     fn config(&self) -> Option<LoadedConfig> {
@@ -59,6 +66,12 @@ impl CompletionContext {
         let Some(loaded) = self.config() else { return Vec::new() };
         let placements = loaded.config.placements.values();
         placements.map(|one| CompletionCandidate::new(&one.name, &one.described())).collect()
+    }
+
+    pub(super) fn hosts(&self) -> Vec<CompletionCandidate> {
+        let Some(loaded) = self.config() else { return Vec::new() };
+        let hosts = loaded.config.hosts.values();
+        hosts.map(|one| CompletionCandidate::new(&one.name, &one.remote.host)).collect()
     }
 
     pub(super) fn agents(&self) -> Vec<CompletionCandidate> {
@@ -221,6 +234,9 @@ impl CompletionContext {
     }
 
     fn listed_within(&self, path: &str, limit: Duration) -> Vec<Value> {
+        if self.is_far {
+            return Vec::new();
+        }
         let workspace = self.env.as_ref().and_then(|env| Workspace::find(None, env).ok());
         let state_dir = workspace.as_ref().map(|workspace| workspace.state_dir.as_path());
         let listed = state_dir.and_then(|dir: &Path| glance(dir, &ApiRequest::get(path), limit));

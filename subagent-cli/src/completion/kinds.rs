@@ -19,6 +19,8 @@ pub(super) enum CompletionKind {
     Role,
     /// A machine or container of the config file.
     Placement,
+    /// A host of the config file.
+    Host,
     /// A worker; `all` includes stopped ones.
     Worker {
         all: bool,
@@ -110,6 +112,7 @@ const KINDS: &[(&str, CompletionKind)] = &[
     ("memory show scope", MEMORIES),
     ("memory edit scope", MEMORIES),
     ("memory clear scope", MEMORIES),
+    ("host", CompletionKind::Host),
     ("on", CompletionKind::Placement),
     ("placement", CompletionKind::Placement),
     ("role", CompletionKind::Role),

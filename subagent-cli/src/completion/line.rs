@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use clap::{Arg, Command};
 
+use crate::command_line::global;
+
 /// The expected input at the cursor.
 #[derive(Debug)]
 pub(super) enum ExpectedInput {
@@ -96,7 +98,8 @@ impl CompletionLine {
 
     fn enter(&mut self, name: &str, below: Command) {
         self.names.push(name.to_owned());
-        self.command = below;
+        // A flag of all commands is not copied into those of a command that is not built.
+        self.command = global::with_host(below);
         self.command.build();
     }
 

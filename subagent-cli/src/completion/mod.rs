@@ -128,6 +128,7 @@ fn values(line: &CompletionLine, arg: &Arg, typed: &str) -> CompletionResult {
             both
         }
         CompletionKind::Role => facts().roles(),
+        CompletionKind::Host => facts().hosts(),
         CompletionKind::Placement => facts().placements(),
         CompletionKind::Worker { all } => facts().workers(typed, all),
         CompletionKind::Session => facts().sessions(),

@@ -69,7 +69,7 @@ fn submitter(fake: &Fake, vars: &[(&str, &str)]) -> TaskSubmitter {
     let vars = own.iter().chain(vars).map(|(name, value)| ((*name).into(), (*value).into()));
     let env = Environment::new(vars, fake.dir.path());
     TaskSubmitter::new(
-        &CliContext { env, format: OutputFormat::Text, typed: TypedFlags::default() },
+        &CliContext { env, format: OutputFormat::Text, typed: TypedFlags::default(), host: None },
         TaskPlacement::default(),
     )
 }

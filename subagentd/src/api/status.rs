@@ -13,6 +13,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::InvalidElicitationContent
         | Code::ConfigParseError
         | Code::BackupInvalid
+        | Code::HostUnsupported
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,
         Code::Unauthorized => StatusCode::UNAUTHORIZED,
         Code::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
@@ -23,6 +24,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ForbiddenOrigin => StatusCode::FORBIDDEN,
         Code::LauncherNotFound
         | Code::PlacementNotFound
+        | Code::HostNotFound
         | Code::RoleHintNotFound
         | Code::ControllerNotFound
         | Code::WorkerNotFound
@@ -106,6 +108,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         Code::EnvRequired => StatusCode::PRECONDITION_REQUIRED,
         Code::BackendLauncher
         | Code::PlacementNotPrepared
+        | Code::HostNotPrepared
         | Code::PlacementFolderMissing
         | Code::BackendUnavailable
         | Code::BackendSocketUnreachable
@@ -123,6 +126,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BackendTimeout
         | Code::StopIncomplete
         | Code::PlacementUnreachable
+        | Code::HostUnreachable
         | Code::PlacementIncompatible
         | Code::DaemonUnresponsive => StatusCode::GATEWAY_TIMEOUT,
         Code::StorageFull => StatusCode::INSUFFICIENT_STORAGE,

@@ -145,6 +145,26 @@ impl SshHost {
         fs::write(folder.join("config.yaml"), json!({"placements": {"there": there}}).to_string()).unwrap();
     }
 
+    /// Returns the entry of a host whose daemon is that of the sandbox's workspace.
+    #[must_use]
+    pub fn entry(&self, sandbox: &TestSandbox) -> Value {
+        json!({
+            "host": "there", "args": ["-F", self.file("client")], "cwd": sandbox.workspace(),
+            "program": sandbox.executable("subagent"),
+        })
+    }
+
+    /// Writes these hosts into the config file of the sandbox's user.
+    ///
+    /// # Panics
+    ///
+    /// If the file cannot be written.
+    pub fn offer(sandbox: &TestSandbox, hosts: &Value) {
+        let folder = sandbox.file("home/.config/subagent");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.yaml"), json!({"hosts": hosts}).to_string()).unwrap();
+    }
+
     /// Writes a start file of the login shell there.
     pub fn profile(&self, text: &str) {
         fs::write(self.home.join(".profile"), text).unwrap();
@@ -186,7 +206,13 @@ impl SshHost {
         }
     }
 
-    fn connections(&self) -> Vec<Process> {
+    /// Returns the server's processes of all connections.
+    ///
+    /// # Panics
+    ///
+    /// If the pid of the server is impossible.
+    #[must_use]
+    pub fn connections(&self) -> Vec<Process> {
         let server = i32::try_from(self.server.id()).unwrap();
         let children: Vec<Process> = process::all().into_iter().filter(|one| one.parent == server).collect();
         let below = children.iter().flat_map(Process::children).filter(|one| one.name.starts_with("sshd"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use subagent_tests::harness::{TestSandbox, executables};
 
 /// Returns the typed lines: those after `$ `, and continuations after `> `.
-fn session(document: &str) -> String {
+pub(crate) fn session(document: &str) -> String {
     let mut script = String::new();
     let mut inside = false;
     for line in document.lines() {

@@ -114,6 +114,15 @@ mod ssh {
     mod turns;
 }
 
+mod hosts {
+    //! Daemons of other hosts, reached by a real ssh client and server.
+    mod bad;
+    mod board;
+    mod commands;
+    mod far_client;
+    mod list;
+}
+
 mod hooks {
     //! Hooks: their sources, their trust, and their permitted output.
     mod after;

@@ -29,6 +29,10 @@ pub(in crate::client) async fn find_or_start(
     place: &DaemonLocator,
     losses: &RetryBudget,
 ) -> Result<DaemonConnection> {
+    if let Some(far) = &place.far {
+        // Boxed, so that the futures of all requests stay small.
+        return Box::pin(far.connect(place.start, losses)).await;
+    }
     let deadline = Instant::now() + START_LIMIT;
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
         return Ok(link);

@@ -20,7 +20,15 @@ use crate::failure::{Failure, Result};
 /// `DAEMON_UNRESPONSIVE{pid}`, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_NOT_RUNNING{socket}` for an
 /// inaccessible socket, such as another user's: then the state is unknown.
 pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
-    match shown(&mut DaemonClient::of_running(state_dir.to_owned())).await {
+    running_of(DaemonClient::of_running(state_dir.to_owned())).await
+}
+
+/// As [`running`], for a client that starts no daemon.
+///
+/// # Errors
+/// Those of [`running`].
+pub async fn running_of(mut client: DaemonClient) -> Result<Option<DaemonShown>> {
+    match shown(&mut client).await {
         Ok(shown) => Ok(Some(shown)),
         Err(failure) if failure.is(Code::DaemonNotRunning) && !failure.details.contains_key("socket") => {
             Ok(None)

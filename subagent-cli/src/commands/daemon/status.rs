@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::facts::{DaemonFlags, FACTS, facts};
-use crate::client::{block_on, log_path, running};
+use crate::client::{DaemonClient, block_on, log_path, running_of};
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
@@ -35,8 +35,9 @@ pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcom
 /// # Errors
 /// Those of the workspace and of a daemon that does not answer.
 pub(crate) fn data(cwd: Option<&Path>, context: &CliContext) -> Result<Map<String, Value>> {
-    let state_dir = context.workspace(cwd)?.state_dir;
-    let shown = block_on(running(&state_dir))?;
+    let workspace = context.workspace(cwd)?;
+    let shown = block_on(running_of(DaemonClient::looking(context, &workspace)))?;
+    let state_dir = workspace.state_dir;
     let mut data = match &shown {
         Some(shown) => facts(shown),
         None => {

@@ -14,7 +14,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
-use subagent_protocol::api::{DiffSource, WorkerOverview, WorkerView, WorktreeView};
+use subagent_protocol::api::{DiffSource, WorkerDiff, WorkerOverview, WorkerView, WorktreeView};
 use subagent_protocol::work_tree::{NO_REPOSITORY, TreeBase};
 use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits, reported, total};
 use subagent_runtime::worktree;
@@ -26,7 +26,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::human::CountedChanges;
 use crate::output::terminal::OutputTerminal;
-use crate::output::{self, CliOutcome, OutputFormat, human};
+use crate::output::{self, CliOutcome, OutputFormat, complain, human};
 use rendered::DiffFormat;
 
 /// Show what has changed in a worker's folder since its first turn
@@ -170,6 +170,9 @@ async fn found(
     patches: bool,
     patience: Duration,
 ) -> Result<DetectedChanges> {
+    if context.host.is_some() {
+        return found_there(client, worker).await;
+    }
     let compared = match worker.shown.worker.worktree.as_ref().filter(|worktree| worktree.copied.is_some()) {
         Some(copy) => of_copy(copy, context).map(|changes| (changes, DiffSource::Copy)),
         None => compared(worker, context, patches, patience).map(|changes| (changes, DiffSource::Git)),
@@ -181,6 +184,16 @@ async fn found(
             DetectedChanges { changes, source: DiffSource::Events, reason: Some(reason) }
         }
     })
+}
+
+/// What the daemon of another host has found: the files are there.
+async fn found_there(client: &mut DaemonClient, worker: &WorkerOverview) -> Result<DetectedChanges> {
+    let path = format!("/v1/workers/{}/diff", segment(worker.shown.worker.worker_id.as_str()));
+    let diff: WorkerDiff = client.ask_for(&ApiRequest::get(path).within(Some(PATIENCE))).await?;
+    if diff.truncated {
+        complain("Note: files or patches are left out: the daemon there sends at most 4 MiB.");
+    }
+    Ok(DetectedChanges { changes: diff.files, source: diff.source, reason: diff.reason })
 }
 
 /// What differs between a copy of the workspace and the workspace.
@@ -228,6 +241,9 @@ fn compared(
 
 /// The number of changed files and lines, if git can count them quickly.
 pub(super) fn counted(worker: &WorkerOverview, context: &CliContext) -> Option<CountedChanges> {
+    if context.host.is_some() {
+        return None;
+    }
     let changes = compared(worker, context, false, PATIENCE_OF_COUNT).ok()?;
     let (added, deleted) = total(&changes);
     Some(CountedChanges { files: changes.len() as u64, added, deleted })

@@ -28,6 +28,10 @@ impl DefinitionLookup<'_> {
         worker_id: &str,
         context: &CliContext,
     ) -> Result<AgentChange> {
+        if let Some(host) = &context.host {
+            let message = "the definition of an agent is a file of the host; change it there";
+            return Err(Failure::new(Code::HostUnsupported, message).with("host", host.name()));
+        }
         let path = format!("/v1/workers/{}", segment(worker_id));
         let shown: WorkerView = client.ask_for(&ApiRequest::get(path)).await?;
         let cwd = self.cwd.unwrap_or(Path::new(&shown.cwd));

@@ -17,7 +17,8 @@ use crate::failure::{Failure, Result};
 /// If not, a command that only reads makes no state dir and starts no daemon: there is nothing to
 /// read.
 pub(crate) fn has_state(workspace: &Workspace) -> bool {
-    !matches!(workspace.state_dir.try_exists(), Ok(false))
+    let here = || !matches!(workspace.state_dir.try_exists(), Ok(false));
+    workspace.there.as_ref().map_or_else(here, |there| there.is_used)
 }
 
 /// Returns the worker's id, unless there can be no such worker.

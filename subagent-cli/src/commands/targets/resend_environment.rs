@@ -85,6 +85,11 @@ impl AgentEnvironmentSource<'_> {
             Err(failure) if failure.is(Code::EnvRequired) => failure,
             answer => return answer,
         };
+        if let Some(host) = &self.context.host {
+            // Variables of this machine, and its secrets, are not for another one.
+            let advice = "run the same command on that host, so that the agent gets the environment there";
+            return Err(required.with("host", host.name()).recommend(advice));
+        }
         let (environment, servers) = self.environment(client, required).await?;
         let mut data = client.ask(&ask.once_more(&body(environment, servers))?).await?;
         data[SENT] = true.into();

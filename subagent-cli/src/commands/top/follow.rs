@@ -188,11 +188,15 @@ mod tests {
     fn follower(fake: &Fake) -> (BoardFollower, Receiver<BoardEvent>) {
         let env = Environment::new([("SUBAGENT_NO_AUTOSTART".into(), "1".into())], "/");
         let root = fake.dir.path().to_owned();
-        let workspace =
-            Workspace { db_path: root.join("state.db"), state_dir: root.clone(), root: root.clone() };
+        let workspace = Workspace {
+            db_path: root.join("state.db"),
+            state_dir: root.clone(),
+            root: root.clone(),
+            there: None,
+        };
         let (inputs, news) = channel(9);
         let follower = BoardFollower {
-            context: CliContext { env, format: OutputFormat::Json, typed: TypedFlags::default() },
+            context: CliContext { env, format: OutputFormat::Json, typed: TypedFlags::default(), host: None },
             workspace,
             refresh: Arc::new(Notify::new()),
             inputs,

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use super::changed::ChangedFiles;
 use super::effect::{BoardCommand, BoardEvent};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
-use crate::commands;
 use crate::commands::diff;
+use crate::commands::{self, host_use};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -171,6 +171,7 @@ fn run(words: &[String], cwd: Option<PathBuf>, context: CliContext) -> Result<Va
     }
     typed.extend(rest.iter().map(Into::into));
     let (cli, typed) = commands::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
+    host_use::check(&cli.command, &context)?;
     match cli.command.run(&CliContext { typed, ..context })? {
         CliOutcome::Report { data, .. } | CliOutcome::Judged { data, .. } => Ok(data),
         CliOutcome::Failed { failure, .. } | CliOutcome::CutShort { failure, .. } => Err(*failure),

@@ -106,7 +106,7 @@ pub fn rule_to_make(rule: &str, terminal: OutputTerminal) -> String {
 fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
     match kind {
         "worker.listed" | "workers.listed" => workers::listed(view, &items(data)?),
-        "workers.overview" => workers::overview(view, &items(data)?),
+        "workers.overview" => workers::overview(view, &of(data)?),
         "status.shown" => doctor::status(view, &of(data)?),
         "worker.overview" | "worker.overviews" => blocks(view, data, overview::shown)?,
         "worker.shown" | "workers.shown" => blocks(view, data, workers::shown)?,

@@ -15,6 +15,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::lenient;
 use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::state::{OnRateLimit, QuestionKind, WorkerState};
+use subagent_protocol::time::Timestamp;
 
 use super::budgets;
 use super::event::write as write_event;
@@ -104,17 +105,54 @@ pub(super) struct AskingWorker {
     #[serde(default)]
     asks: String,
     request_kind: Option<QuestionKind>,
+    /// The host, with `--all-hosts`; `None` is this machine.
+    host: Option<String>,
+}
+
+impl AskingWorker {
+    /// The name, after that of its host.
+    fn address(&self) -> String {
+        let name = name(&self.worker);
+        self.host.as_ref().map_or_else(|| name.to_owned(), |host| format!("{host}/{name}"))
+    }
+}
+
+/// A host of `ls --all-hosts`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedHost {
+    host: String,
+    last_answered: Option<Timestamp>,
+    error: Option<HostError>,
+}
+
+/// Why a host is without workers in the list.
+#[derive(Debug, Deserialize)]
+struct HostError {
+    #[serde(default)]
+    message: String,
+}
+
+/// The data of `ls`.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListOverview {
+    items: Vec<AskingWorker>,
+    #[serde(default)]
+    hosts: Vec<ListedHost>,
 }
 
 /// `ls`: who is alive, and what is asked.
-pub(super) fn overview(view: &mut PageRenderer, workers: &[AskingWorker]) {
-    if workers.is_empty() {
+pub(super) fn overview(view: &mut PageRenderer, list: &ListOverview) {
+    let workers = &list.items;
+    let silent: Vec<_> = list.hosts.iter().filter_map(|host| Some((host, host.error.as_ref()?))).collect();
+    if workers.is_empty() && silent.is_empty() {
         view.page.plain("No worker is alive.").end();
         view.next("Start one:", "subagent run -d AGENT 'WHAT TO DO'");
         return;
     }
     let mut table = Table::new(&["NAME", "STATE", "ASKS", "LAUNCHER", "CHANGED", "LABEL", "WORKER"]);
-    for AskingWorker { worker, asks, .. } in workers {
+    for item in workers {
+        let AskingWorker { worker, asks, .. } = item;
         let (style, state) = state_of(view, worker);
         let changed = view.ago(worker.updated_at);
         let label = match worker.label.as_str() {
@@ -122,7 +160,7 @@ pub(super) fn overview(view: &mut PageRenderer, workers: &[AskingWorker]) {
             label => label,
         };
         table.row([
-            (Style::Strong, name(worker)),
+            (Style::Strong, &item.address()),
             (style, &state),
             (Style::Attention, asks),
             (Style::Plain, &worker.launcher),
@@ -131,10 +169,23 @@ pub(super) fn overview(view: &mut PageRenderer, workers: &[AskingWorker]) {
             (Style::Dim, worker.worker_id.as_str()),
         ]);
     }
+    for (host, error) in silent {
+        let answered = host.last_answered.map_or_else(|| "never".to_owned(), |at| view.ago(at));
+        table.row([
+            (Style::Strong, &format!("{}/", host.host)),
+            (Style::Bad, "no answer"),
+            (Style::Plain, ""),
+            (Style::Plain, ""),
+            (Style::Dim, &answered),
+            (Style::Bad, &error.message),
+            (Style::Dim, ""),
+        ]);
+    }
     view.put(&table);
-    let asking = workers.iter().find_map(|item| Some((&item.worker, item.request_kind?)));
-    if let Some((worker, kind)) = asking {
-        view.next("Answer:", &format!("subagent {} {}", answering(kind), name(worker)));
+    let asking = workers.iter().find_map(|item| Some((item, item.request_kind?)));
+    if let Some((item, kind)) = asking {
+        let at = item.host.as_ref().map_or_else(String::new, |host| format!("--host {host} "));
+        view.next("Answer:", &format!("subagent {at}{} {}", answering(kind), name(&item.worker)));
     }
 }
 

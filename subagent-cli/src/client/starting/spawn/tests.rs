@@ -41,6 +41,7 @@ fn place(dir: &Path) -> DaemonLocator {
         start: StartPolicy::Start,
         patience: far() - Instant::now(),
         vars,
+        far: None,
     }
 }
 

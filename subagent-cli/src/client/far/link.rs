@@ -1,0 +1,204 @@
+//! The host of a command: its workspace there, and connections with its daemon.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use subagent_config::Workspace;
+use subagent_config::workspace::StateThere;
+use subagent_protocol::Code;
+use subagent_protocol::hosts::{DaemonHost, DialFailure, DialPolicy, DialRequest};
+use subagent_protocol::time::Timestamp;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+use super::answered;
+use super::dial::{DialedHost, dial};
+use crate::client::StartPolicy;
+use crate::client::connect::{DaemonConnection, over, understood};
+use crate::client::losses::RetryBudget;
+use crate::client::starting::lock::on_thread;
+use crate::failure::{Failure, Result};
+
+/// Time for a connection, the start of a daemon there included.
+const DIAL_LIMIT: Duration = Duration::from_secs(40);
+/// How long a lost connection is dialed again.
+const REDIAL_LIMIT: Duration = Duration::from_secs(60);
+/// Pause before the second attempt; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// Time of the thread of an attempt after the deadline of the attempt.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The host that a command uses.
+#[derive(Debug)]
+pub(crate) struct HostLink {
+    host: DaemonHost,
+    limit: Duration,
+    /// The file with the time of its last answer.
+    answered: Option<PathBuf>,
+    /// The conversation that found the workspace. The first client takes it.
+    found: Mutex<Option<DialedHost>>,
+}
+
+impl HostLink {
+    /// Creates a link that is not connected.
+    #[must_use]
+    pub(crate) fn new(host: DaemonHost, home: Option<&Path>) -> Self {
+        let answered = answered::path(home, &host.name);
+        Self { host, limit: DIAL_LIMIT, answered, found: Mutex::new(None) }
+    }
+
+    /// Sets the maximum time for a connection.
+    #[must_use]
+    pub(crate) fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// The name in the config file.
+    #[must_use]
+    pub(crate) fn name(&self) -> &str {
+        &self.host.name
+    }
+
+    /// Returns when the host last answered; `None` if that is not known.
+    #[must_use]
+    pub(crate) fn last_answered(&self) -> Option<Timestamp> {
+        answered::read(self.answered.as_deref()?, &self.host.remote.host)
+    }
+
+    /// Returns the workspace of a command with this `--cwd`, a path there. If the workspace is in use, its daemon
+    /// is started.
+    ///
+    /// # Errors
+    /// `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`, and those of the workspace and the daemon there.
+    pub(crate) fn workspace(&self, typed_cwd: Option<&Path>) -> Result<Workspace> {
+        let typed = typed_cwd.filter(|path| !path.as_os_str().is_empty());
+        let cwd = typed.map(|path| path.to_string_lossy().into_owned()).or_else(|| self.host.cwd.clone());
+        let request = DialRequest { cwd, policy: DialPolicy::IfUsed, after: None };
+        let mut dialed = dial(&self.host, &request, self.limit)?;
+        self.note();
+        let Some(there) = dialed.reply.workspace.clone() else {
+            let error = dialed.reply.error.take();
+            return Err(self.of_there(error.unwrap_or_else(|| self.foreign())));
+        };
+        let workspace = Workspace {
+            db_path: there.state_dir.join("state.db"),
+            state_dir: there.state_dir,
+            root: there.root,
+            there: Some(StateThere { is_used: there.has_state, controller_id: there.controller_id }),
+        };
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(dialed);
+        Ok(workspace)
+    }
+
+    /// Connects with the daemon of this workspace there.
+    async fn connect(self: &Arc<Self>, request: DialRequest) -> Result<DaemonConnection> {
+        let link = Arc::clone(self);
+        let limit = self.limit;
+        let dialing = on_thread(Instant::now() + limit + SLACK, move || Ok(link.dialed(&request, limit)));
+        let failed = |error: std::io::Error| {
+            Failure::from(DialFailure::NoClient(&error.to_string()).error(&self.host))
+        };
+        let silent = || Err(DialFailure::TimedOut(b"").error(&self.host).into());
+        let dialed = dialing.await.map_err(failed)?.unwrap_or_else(silent)?;
+        self.note();
+        let (stream, ssh, reply) = dialed.into_stream().map_err(failed)?;
+        let Some(info) = reply.daemon else {
+            return Err(self.of_there(reply.error.unwrap_or_else(|| self.foreign())));
+        };
+        understood(&info).map_err(|failure| {
+            let advice = "install the same version on both machines, and restart the daemon there";
+            self.of_there(failure).recommend(advice)
+        })?;
+        let stream = UnixStream::from_std(stream).map_err(failed)?;
+        let connection = over(stream, info).await?;
+        Ok(DaemonConnection { folder: reply.state_folder, ssh: Some(ssh), ..connection })
+    }
+
+    /// Uses the conversation that found the workspace, or another one.
+    fn dialed(&self, request: &DialRequest, limit: Duration) -> Result<DialedHost> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let root = |found: &DialedHost| {
+            found.reply.workspace.as_ref().map(|there| there.root.to_string_lossy().into_owned())
+        };
+        if let Some(found) = found.filter(|found| root(found) == request.cwd) {
+            if found.reply.daemon.is_some() && request.after.is_none() {
+                return Ok(found);
+            }
+            if found.reply.daemon.is_none()
+                && let Ok(dialed) = found.ask(request, limit)
+            {
+                return Ok(dialed);
+            }
+        }
+        dial(&self.host, request, limit)
+    }
+
+    /// Says in an error of the daemon there where it is.
+    fn of_there(&self, failure: Failure) -> Failure {
+        failure.with("host", self.name())
+    }
+
+    /// Returns the error for a daemon there that does not answer.
+    pub(in crate::client) fn unresponsive(&self, what: &str) -> Failure {
+        let message = format!("the daemon on the host `{}` does not answer: {what}", self.name());
+        self.of_there(Failure::new(Code::DaemonUnresponsive, message)).retryable().recommend(format!(
+            "see with `ssh {}` whether `subagent daemon status` answers there",
+            self.host.remote.host
+        ))
+    }
+
+    fn foreign(&self) -> Failure {
+        DialFailure::Foreign(b"").error(&self.host).into()
+    }
+
+    fn note(&self) {
+        if let Some(path) = &self.answered {
+            answered::note(path, &self.host.remote.host);
+        }
+    }
+}
+
+/// How to find a daemon on another host.
+#[derive(Debug, Clone)]
+pub(in crate::client) struct FarLocator {
+    pub(in crate::client) link: Arc<HostLink>,
+    /// The folder of the workspace there.
+    pub(in crate::client) root: PathBuf,
+    /// Generation of a daemon that said that it is ending.
+    pub(in crate::client) after: Option<u64>,
+}
+
+impl FarLocator {
+    /// Connects with the daemon. A lost connection is dialed again for a while.
+    ///
+    /// # Errors
+    /// `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`, and those of the daemon there.
+    pub(in crate::client) async fn connect(
+        &self,
+        start: StartPolicy,
+        losses: &RetryBudget,
+    ) -> Result<DaemonConnection> {
+        let policy = match start {
+            StartPolicy::Start => DialPolicy::Start,
+            StartPolicy::Refuse | StartPolicy::OnlyRunning => DialPolicy::Running,
+        };
+        let cwd = Some(self.root.to_string_lossy().into_owned());
+        let request = DialRequest { cwd, policy, after: self.after };
+        let end = Instant::now() + REDIAL_LIMIT;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.link.connect(request.clone()).await {
+                Err(failure) if !losses.none() && failure.is(Code::HostUnreachable) => {
+                    if Instant::now() + pause >= end {
+                        return Err(failure);
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LAST_PAUSE);
+                }
+                connected => return connected,
+            }
+        }
+    }
+}

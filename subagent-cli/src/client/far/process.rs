@@ -1,0 +1,88 @@
+//! The ssh process of one stream: both directions are one socket, which hyper takes as it takes that
+//! of a daemon here. Dropping it ends the process.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+use subagent_protocol::hosts::DaemonHost;
+use subagent_protocol::placement::client::MAX_SAID_BYTES;
+use subagent_protocol::placement::ssh;
+
+/// Time for the rest of standard error after the end of the stream.
+const REST: Duration = Duration::from_millis(500);
+
+/// A running ssh client.
+#[derive(Debug)]
+pub(in crate::client) struct SshProcess {
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+    said_all: Receiver<()>,
+}
+
+impl SshProcess {
+    /// Starts the client, which runs `dial-daemon` there.
+    pub(super) fn start(host: &DaemonHost) -> io::Result<(Self, UnixStream)> {
+        let (own, other) = UnixStream::pair()?;
+        let input: OwnedFd = other.try_clone()?.into();
+        let mut child = Command::new(ssh::CLIENT)
+            .args(host.remote.arguments(&host.dial_line()))
+            .stdin(Stdio::from(input))
+            .stdout(Stdio::from(OwnedFd::from(other)))
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the command, which may have to say something to the daemon.
+            .process_group(0)
+            .spawn()?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (ended, said_all) = channel();
+        if let Some(stderr) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            thread::Builder::new().name("ssh stderr".to_owned()).spawn(move || {
+                keep_end(stderr, &said);
+                // Without a receiver, the process was dropped.
+                let _ = ended.send(());
+            })?;
+        }
+        Ok((Self { child, said, said_all }, own))
+    }
+
+    /// Returns the exit code and the end of standard error, after the end of the stream.
+    pub(super) fn ended(mut self) -> (Option<i32>, Vec<u8>) {
+        // A shared connection may keep standard error open.
+        let _ = self.said_all.recv_timeout(REST);
+        // A process that is ending keeps its exit code.
+        let _ = self.child.kill();
+        let code = self.child.wait().ok().and_then(|status| status.code());
+        (code, self.said())
+    }
+
+    /// Returns the end of standard error so far.
+    pub(super) fn said(&self) -> Vec<u8> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Reads until the end, and keeps the last bytes.
+fn keep_end(mut stderr: ChildStderr, said: &Mutex<Vec<u8>>) {
+    let mut piece = [0; 1024];
+    while let Ok(count @ 1..) = stderr.read(&mut piece) {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&piece[..count]);
+        let excess = said.len().saturating_sub(MAX_SAID_BYTES);
+        said.drain(..excess);
+    }
+}
+
+impl Drop for SshProcess {
+    fn drop(&mut self) {
+        // The command there ends with its standard input.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

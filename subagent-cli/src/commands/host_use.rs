@@ -1,0 +1,149 @@
+//! Which commands can use the daemon of another host. Each command stands here, so that a new one
+//! cannot act on this machine by mistake.
+
+use crate::command_line::group::CommandGroup;
+use crate::context::CliContext;
+use crate::failure::{Failure, Result};
+use subagent_protocol::Code;
+
+use super::CliCommand;
+use super::budget::BudgetCommand;
+use super::controller::ControllerCommand;
+use super::daemon::DaemonCommand;
+use super::policy::PolicyCommand;
+use super::schedule::ScheduleCommand;
+use super::task::TaskCommand;
+use super::trigger::TriggerCommand;
+use super::worker::WorkerCommand;
+use super::worktree::WorktreeCommand;
+
+/// What a command does with a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostUse {
+    /// It sends its requests to the daemon there.
+    Forwarded,
+    /// It asks no daemon, and is about this machine: the variable does not count.
+    Here,
+    /// It needs the files or the environment of the machine of its daemon.
+    There,
+}
+
+impl CliCommand {
+    pub(crate) fn host_use(&self) -> HostUse {
+        use HostUse::{Forwarded, Here, There};
+        match self {
+            Self::Config(_)
+            | Self::Launcher(_)
+            | Self::Placement(_)
+            | Self::Role(_)
+            | Self::Prompt(_)
+            | Self::Agent(_)
+            | Self::Completions(_)
+            | Self::DialDaemon(_)
+            | Self::Demo => Here,
+            Self::Policy(CommandGroup(PolicyCommand::Test(_))) => Here,
+            Self::Policy(CommandGroup(PolicyCommand::Rules(_))) => Forwarded,
+            Self::Init(_)
+            | Self::Memory(_)
+            | Self::Hook(_)
+            | Self::Session(_)
+            | Self::Run(_)
+            | Self::Summary(_)
+            | Self::Land(_)
+            | Self::Mcp(_)
+            | Self::Panel(_)
+            | Self::Doctor(_)
+            | Self::Status(_)
+            | Self::Backup(_)
+            | Self::Restore(_) => There,
+            Self::Controller(CommandGroup(command)) => match command {
+                ControllerCommand::Init(_) | ControllerCommand::Attach(_) => There,
+                ControllerCommand::Status(_)
+                | ControllerCommand::Recover(_)
+                | ControllerCommand::Release(_) => Forwarded,
+            },
+            Self::Budget(group) => match group.0 {
+                BudgetCommand::Show(_) | BudgetCommand::Set(_) => Forwarded,
+            },
+            Self::Worker(CommandGroup(command)) => match command {
+                WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => There,
+                _ => Forwarded,
+            },
+            Self::Worktree(CommandGroup(command)) => match command {
+                WorktreeCommand::List(_) | WorktreeCommand::Show(_) | WorktreeCommand::Diff(_) => Forwarded,
+                _ => There,
+            },
+            Self::Task(CommandGroup(command)) => match command {
+                TaskCommand::Run(_) | TaskCommand::Merge(_) => There,
+                _ => Forwarded,
+            },
+            Self::Schedule(CommandGroup(ScheduleCommand::Add(_)))
+            | Self::Trigger(CommandGroup(TriggerCommand::Add(_))) => There,
+            Self::Daemon(CommandGroup(DaemonCommand::Status(_))) => Forwarded,
+            Self::Daemon(_) => There,
+            Self::Usage(_)
+            | Self::Ls(_)
+            | Self::Top(_)
+            | Self::Stop(_)
+            | Self::Rm(_)
+            | Self::Logs(_)
+            | Self::Send(_)
+            | Self::Watch(_)
+            | Self::Wait(_)
+            | Self::Show(_)
+            | Self::Diff(_)
+            | Self::Result(_)
+            | Self::Approval(_)
+            | Self::Approve(_)
+            | Self::Answer(_)
+            | Self::Cancel(_)
+            | Self::Turn(_)
+            | Self::Queue(_)
+            | Self::Tree(_)
+            | Self::Schedule(_)
+            | Self::Trigger(_)
+            | Self::Notify(_)
+            | Self::Prune(_) => Forwarded,
+        }
+    }
+}
+
+/// Returns the context for the host that was chosen for a command.
+///
+/// # Errors
+/// `HOST_UNSUPPORTED`, and those of [`CliContext::at_host`].
+pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliContext> {
+    let typed = context.typed.host().map(str::to_owned);
+    let is_typed = typed.is_some();
+    let Some(name) = typed.or_else(|| context.host_variable()) else { return Ok(context) };
+    match command.host_use() {
+        HostUse::Forwarded => context.at_host(&name),
+        HostUse::Here if !is_typed => Ok(context),
+        // It names this machine, also if it says so.
+        HostUse::Here | HostUse::There if CliContext::is_here(&name) => Ok(context),
+        HostUse::Here => Err(unsupported(&name, "it asks no daemon and is about this machine")
+            .recommend("leave out --host, or run it there with ssh")),
+        HostUse::There => Err(only_there(&context.host_named(&name)?.name)),
+    }
+}
+
+/// Refuses a command of a view of another host that does not work with it.
+///
+/// # Errors
+/// `HOST_UNSUPPORTED`.
+pub(crate) fn check(command: &CliCommand, context: &CliContext) -> Result<()> {
+    match &context.host {
+        Some(host) if command.host_use() != HostUse::Forwarded => Err(only_there(host.name())),
+        _ => Ok(()),
+    }
+}
+
+fn only_there(name: &str) -> Failure {
+    unsupported(name, "it needs the files and the environment of the machine of its daemon")
+        .recommend("run it there, as `ssh -t HOST subagent ...`, or use this machine with --host local")
+}
+
+fn unsupported(name: &str, why: &str) -> Failure {
+    let message = format!("this command does not work with the host `{name}`: {why}");
+    Failure::new(Code::HostUnsupported, message).with("host", name)
+}
