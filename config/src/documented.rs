@@ -120,6 +120,7 @@ const KEYS: &[&str] = &[
     "placements.*.image",
     "placements.*.mounts",
     "placements.*.command",
+    "placements.*.folder",
     "launchers.*.placement",
     "defaults.placement",
 ];

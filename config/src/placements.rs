@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use subagent_protocol::placement::podman::ContainerEngine;
+use subagent_protocol::placement::slurm::SlurmCluster;
 use subagent_protocol::placement::ssh::RemoteHost;
-use subagent_protocol::placement::{Engine, Placement};
+use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 
 use crate::agents::keys::KeyPositions;
@@ -17,9 +18,10 @@ use crate::policy::Position;
 
 pub(crate) const PLACEMENTS: &str = "placements";
 /// The keys of each kind.
-const KEYS: [(&str, &[&str]); 2] = [
+const KEYS: [(&str, &[&str]); 3] = [
     ("ssh", &["kind", "host", "cwd", "args", "program"]),
     ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program"]),
+    ("slurm", &["kind", "cwd", "args", "folder", "program"]),
 ];
 /// The name for this machine, which overrides the config.
 pub const LOCAL: &str = "local";
@@ -43,9 +45,9 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
         Some(value) => Ok(required_string(value, || at(key))?.trim().to_owned()),
         None => refuse(at(key), format!("is missing; write {example}")),
     };
-    let kind = required("kind", "`kind: ssh` or `kind: podman`")?;
+    let kind = required("kind", "`kind: ssh`, `kind: podman` or `kind: slurm`")?;
     let Some((_, keys)) = KEYS.iter().find(|(known, _)| *known == kind) else {
-        return refuse(at("kind"), "must be `ssh` or `podman`, the kinds of this version");
+        return refuse(at("kind"), "must be `ssh`, `podman` or `slurm`, the kinds of this version");
     };
     if let Some(key) = given.keys().find(|key| !keys.contains(&key.as_str())) {
         let place = FieldPath::Entry { field: field.clone(), key: key.clone() };
@@ -56,6 +58,10 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
         "ssh" => {
             let host = required("host", "the host as ssh takes it")?;
             Engine::Ssh(RemoteHost { host, args })
+        }
+        "slurm" => {
+            let folder = trimmed(given.get("folder"), || at("folder"))?;
+            Engine::Slurm(SlurmCluster { args, folder: folder.unwrap_or_else(|| PLACED_THERE.to_owned()) })
         }
         _ => {
             let image = required("image", "the image as podman takes it")?;
@@ -213,6 +219,30 @@ mod tests {
             ("command", json!([""])),
             ("host", json!("x")),
             ("cwd", json!("work")),
+        ] {
+            let mut bad = good.clone();
+            bad[key] = value;
+            assert!(read(json!({"one": bad.clone()})).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_a_folder_that_nodes_share() {
+        let good = json!({"kind": "slurm", "cwd": "/scratch/me", "args": ["--mem=4G"]});
+        let found = read(json!({"c": good.clone()})).unwrap().remove("c").unwrap();
+        let cluster = SlurmCluster { args: vec!["--mem=4G".into()], folder: PLACED_THERE.into() };
+        assert_eq!(found.engine, Engine::Slurm(cluster));
+        let own = Placement { program: Some("~/bin/x".into()), ..found };
+        let own = own.with_home(Some(std::path::Path::new("/home/me")));
+        let Engine::Slurm(cluster) = own.engine else { panic!() };
+        assert_eq!(cluster.folder, "/home/me/.local/state/subagent/placed");
+        assert_eq!(own.program.as_deref(), Some("/home/me/bin/x"));
+        for (key, value) in [
+            ("args", json!(["--array=1-3"])),
+            ("args", json!(["-J", "x"])),
+            ("folder", json!("relative")),
+            ("host", json!("x")),
+            ("cwd", json!(null)),
         ] {
             let mut bad = good.clone();
             bad[key] = value;

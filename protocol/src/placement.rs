@@ -2,10 +2,12 @@
 //! one request on standard input after [`crate::stream::MAGIC`], one answer on standard output.
 
 pub mod client;
+pub mod engine;
 pub mod podman;
+pub mod slurm;
 pub mod ssh;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +38,7 @@ pub struct Placement {
     pub cwd: String,
     /// Path of `subagent-runtime` there, absolute or `~/...`. Absent: the one that ssh finds where
     /// `placement prepare` of this version puts it, or that of this installation in a container. The
-    /// daemon stores the path on a host that it chose.
+    /// daemon stores the path on a host or cluster that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// What starts and reaches the runtimes.
@@ -55,6 +57,8 @@ pub enum Engine {
     Ssh(ssh::RemoteHost),
     /// podman or docker, for a container on this machine.
     Podman(podman::ContainerEngine),
+    /// Slurm's clients, for a job on a node of a cluster.
+    Slurm(slurm::SlurmCluster),
 }
 
 impl Engine {
@@ -65,6 +69,7 @@ impl Engine {
             Self::Loopback => "loopback",
             Self::Ssh(_) => "ssh",
             Self::Podman(_) => "podman",
+            Self::Slurm(_) => "slurm",
         }
     }
 }
@@ -83,6 +88,18 @@ impl Placement {
         (self.engine != Engine::Loopback).then_some(self)
     }
 
+    /// Returns the same with absolute paths on a file system that the place shares with this machine.
+    #[must_use]
+    pub fn with_home(mut self, home: Option<&Path>) -> Self {
+        let (Engine::Slurm(slurm), Some(home)) = (&mut self.engine, home) else { return self };
+        for path in [Some(&mut slurm.folder), self.program.as_mut()].into_iter().flatten() {
+            if let Some(below) = path.strip_prefix('~') {
+                *path = home.join(below.trim_start_matches('/')).display().to_string();
+            }
+        }
+        self
+    }
+
     /// Returns the placement as views show it; `None` for the loopback.
     #[must_use]
     pub fn view(&self) -> Option<PlacementView> {
@@ -90,6 +107,7 @@ impl Placement {
             Engine::Loopback => return None,
             Engine::Ssh(ssh) => (Some(ssh.host.clone()), None),
             Engine::Podman(podman) => (None, Some(podman.image.clone())),
+            Engine::Slurm(_) => (None, None),
         };
         Some(PlacementView { kind: self.engine.kind().to_owned(), name: self.name.clone(), host, image })
     }
@@ -102,13 +120,14 @@ impl Placement {
             Engine::Loopback => "this machine".to_owned(),
             Engine::Ssh(ssh) => format!("{} (placement `{name}`)", ssh.host),
             Engine::Podman(podman) => format!("a container of {} (placement `{name}`)", podman.image),
+            Engine::Slurm(_) => format!("a Slurm job (placement `{name}`)"),
         }
     }
 
-    /// Returns the same after its preposition: `on` a host, `in` a container.
+    /// Returns the same after its preposition: `on` a host, `in` a container or job.
     #[must_use]
     pub fn located(&self) -> String {
-        let preposition = if matches!(self.engine, Engine::Podman(_)) { "in" } else { "on" };
+        let preposition = if self.engine.starts_places() { "in" } else { "on" };
         format!("{preposition} {}", self.described())
     }
 
@@ -117,7 +136,7 @@ impl Placement {
     pub fn named_in(&self, error: Error) -> Error {
         let error = error.with("placement", self.name.as_str());
         match &self.engine {
-            Engine::Loopback => error,
+            Engine::Loopback | Engine::Slurm(_) => error,
             Engine::Ssh(ssh) => error.with("host", ssh.host.as_str()),
             Engine::Podman(podman) => error.with("image", podman.image.as_str()),
         }
@@ -130,6 +149,7 @@ impl Placement {
             Engine::Loopback => return None,
             Engine::Ssh(ssh) => ssh.problem(),
             Engine::Podman(podman) => podman.problem(),
+            Engine::Slurm(slurm) => slurm.problem(),
         };
         let path = |field, path: Option<&str>| path.and_then(path_problem).map(|problem| (field, problem));
         let name = self.name.trim().is_empty().then_some(("name", "must not be empty"));
@@ -167,7 +187,7 @@ fn path_problem(path: &str) -> Option<&'static str> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementView {
-    /// Kind of the placement: `ssh` or `podman`.
+    /// Kind of the placement: `ssh`, `podman` or `slurm`.
     pub kind: String,
     /// Name of the placement in the config file at the worker's start.
     pub name: String,
@@ -196,6 +216,9 @@ pub struct SubmitRequest {
     /// Whether an earlier runtime that still lives there is killed first.
     #[serde(default)]
     pub supersede: bool,
+    /// Whether the place is another machine although its root is known: a shared file system.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// The runtime to start. Its folder, socket, log and boot id are replaced there.
     pub start: RuntimeStart,
 }

@@ -62,6 +62,7 @@ use std::process::ExitCode;
 
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::placement::podman::HOLD;
+use subagent_protocol::placement::slurm::RELAY;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
 
 /// Maximum number of host names that are looked up at the same time, each on a thread.
@@ -110,11 +111,15 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
-        Some("discard") => match placement::discard::run(args.next()) {
+        Some("discard") => match placement::discard::run(args.next(), args.next()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
-        Some(HOLD) => match placement::hold::run(args.next()) {
+        Some(HOLD) => match placement::hold::run(args.next(), args.next()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
+        Some(RELAY) => match placement::relay::run(args.next(), args.next()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
@@ -125,7 +130,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `hold` or `guard`",
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `hold`, `relay` or `guard`",
         ),
     }
 }

@@ -66,7 +66,7 @@ pub fn placed(
         Engine::Podman(podman) => Engine::Podman(podman.mounted_from(&request.cwd, home)),
         other => other,
     };
-    let remote = Placement { engine, ..remote };
+    let remote = Placement { engine, ..remote }.with_home(home);
     Ok(StartWorker {
         // Its tasks run on this machine.
         task_env: if request.delegation.is_some() { request.env } else { Vec::new() },

@@ -253,6 +253,8 @@ pub enum WorkerInput {
         clean: bool,
         /// Whether the machine rebooted, so that the end of the journal may be missing.
         rebooted: bool,
+        /// How the engine has ended the place of the runtime, for messages; `None` without one.
+        place: Option<String>,
     },
     /// A runtime answered the hello, and its journal was read up to the position in the answer.
     Attached {

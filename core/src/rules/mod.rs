@@ -156,7 +156,9 @@ fn apply(next: &mut TransitionBuilder, input: WorkerInput) -> Result<()> {
         }
         WorkerInput::Ending => runtime::ending(next, None),
         WorkerInput::Terminating { reason } => runtime::ending(next, Some(reason)),
-        WorkerInput::RuntimeGone { clean, rebooted } => runtime::runtime_gone(next, clean, rebooted),
+        WorkerInput::RuntimeGone { clean, rebooted, place } => {
+            runtime::runtime_gone(next, clean, rebooted, place.as_deref());
+        }
         WorkerInput::Attached { link, last_turn } => runtime::attached(next, link, last_turn),
         WorkerInput::NothingLeft => stop::stopped_if_stopping(next),
     }

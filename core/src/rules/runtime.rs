@@ -110,7 +110,7 @@ pub(super) fn attached(next: &mut TransitionBuilder, reported: RuntimeStatus, la
     }
 }
 
-pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: bool) {
+pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: bool, place: Option<&str>) {
     let was = next.worker.restart;
     next.worker.link = RuntimeStatus::None;
     approvals::end_approvals(next, &ApprovalInput::Lost, |_| true);
@@ -124,7 +124,7 @@ pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: 
     match &mut next.worker.state {
         LifecycleState::Starting => {
             next.worker.state = LifecycleState::Error;
-            next.facts.push(Fact::LastError(Some(runtime_lost(None))));
+            next.facts.push(Fact::LastError(Some(runtime_lost(None, place))));
             queue::pause(next, QueuePause::StartFailed, None);
         }
         // The turn waits for the end of a rate limit, and is then given to the next runtime.
@@ -157,13 +157,13 @@ pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: 
             next.actions.push(WorkerAction::StartRuntime);
             return;
         }
-        LifecycleState::Turn(_) | LifecycleState::Stopping(Some(_)) => turn_lost(next, rebooted),
+        LifecycleState::Turn(_) | LifecycleState::Stopping(Some(_)) => turn_lost(next, rebooted, place),
         LifecycleState::Idle | LifecycleState::Local(_) if was == Restart::Begun => {
             // The runtime had no prompt. The client can request another restart.
-            next.facts.push(Fact::LastError(Some(runtime_lost(None).retryable())));
+            next.facts.push(Fact::LastError(Some(runtime_lost(None, place).retryable())));
         }
         LifecycleState::Idle | LifecycleState::Local(_) if !clean && !hibernated => {
-            next.facts.push(Fact::LastError(Some(runtime_lost(None))));
+            next.facts.push(Fact::LastError(Some(runtime_lost(None, place))));
         }
         LifecycleState::Idle
         | LifecycleState::Local(_)
@@ -183,7 +183,7 @@ pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: 
     }
 }
 
-fn turn_lost(next: &mut TransitionBuilder, rebooted: bool) {
+fn turn_lost(next: &mut TransitionBuilder, rebooted: bool, place: Option<&str>) {
     let (LifecycleState::Turn(turn) | LifecycleState::Stopping(Some(turn))) = &mut next.worker.state else {
         return;
     };
@@ -193,20 +193,21 @@ fn turn_lost(next: &mut TransitionBuilder, rebooted: bool) {
         next.facts.push(Fact::TurnDispatching { no: turn.no });
     }
     let dispatched = if turn.dispatching { Dispatched::Maybe } else { Dispatched::No };
-    turn_end::close_turn(next, Some(TurnEnd::Failed { error: runtime_lost(Some(dispatched)) }));
+    turn_end::close_turn(next, Some(TurnEnd::Failed { error: runtime_lost(Some(dispatched), place) }));
 }
 
 /// Returns the error for a lost runtime. `dispatched` says whether the prompt of the open turn was
-/// sent; `None` if no turn was open.
-fn runtime_lost(dispatched: Option<Dispatched>) -> Error {
-    let message = match dispatched {
-        None => "the worker's runtime died; the next message starts another one",
-        Some(Dispatched::No) => "the worker's runtime died before the prompt was sent; send it again",
+/// sent; `None` if no turn was open. `place` is how an engine has ended its place.
+fn runtime_lost(dispatched: Option<Dispatched>, place: Option<&str>) -> Error {
+    let (when, advice) = match dispatched {
+        None => ("", "the next message starts another one"),
+        Some(Dispatched::No) => (" before the prompt was sent", "send it again"),
         Some(Dispatched::Maybe | Dispatched::Yes) => {
-            "the worker's runtime died in the middle of the turn; look at what it has done before sending again"
+            (" in the middle of the turn", "look at what it has done before sending again")
         }
     };
-    let error = Error::new(Code::RuntimeLost, message);
+    let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+    let error = Error::new(Code::RuntimeLost, format!("the worker's runtime died{when}{place}; {advice}"));
     match dispatched {
         None => error,
         Some(Dispatched::No) => error.with("dispatched", Dispatched::No.as_str()).retryable(),

@@ -11,8 +11,8 @@ use crate::model::{Hibernation, LifecycleState, Restart, RuntimeStatus, WorkerAc
 
 const IDLE: WorkerInput = WorkerInput::Hibernate { idle_seconds: 90 };
 const ENDS: WorkerAction = WorkerAction::Hibernate { last_turn: 0 };
-const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
-const DIED: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false };
+const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false, place: None };
+const DIED: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false, place: None };
 
 fn session() -> WorkerInput {
     WorkerInput::Session {
@@ -125,7 +125,7 @@ fn a_runtime_that_refuses_stays() {
 #[test]
 fn a_runtime_that_is_killed_meanwhile_is_no_loss() {
     let (checker, _) = after(&[IDLE]);
-    for end in [DIED, WorkerInput::RuntimeGone { clean: false, rebooted: true }] {
+    for end in [DIED, WorkerInput::RuntimeGone { clean: false, rebooted: true, place: None }] {
         let found = events(&checker, &end);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].0, EventType::WorkerHibernated);

@@ -81,7 +81,7 @@ fn what_no_hook_decides_is_asked() {
 fn the_end_of_a_held_request_is_reported_and_a_late_answer_means_nothing() {
     let ends = [
         WorkerInput::Cancel { turn: None, reason: "enough".to_owned() },
-        WorkerInput::RuntimeGone { clean: true, rebooted: false },
+        WorkerInput::RuntimeGone { clean: true, rebooted: false, place: None },
         WorkerInput::AnswerRefused { request_id: request(1) },
     ];
     for end in ends {

@@ -20,7 +20,7 @@ const SESSION: WorkerInput = WorkerInput::Session {
     context_lost_reason: None,
     took_ms: None,
 };
-const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
+const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false, place: None };
 
 fn fails(turn: u64) -> WorkerInput {
     WorkerInput::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }

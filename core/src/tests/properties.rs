@@ -143,7 +143,7 @@ fn anything() -> impl Strategy<Value = WorkerInput> {
         2 => Just(WorkerInput::ParkingOver),
         1 => Just(WorkerInput::Ending),
         1 => Just(WorkerInput::Terminating { reason: "SIGTERM".to_owned() }),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| WorkerInput::RuntimeGone { clean, rebooted }),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| WorkerInput::RuntimeGone { clean, rebooted, place: None }),
         1 => (link, 0u64..5).prop_map(|(link, last_turn)| WorkerInput::Attached { link, last_turn }),
         1 => Just(WorkerInput::NothingLeft),
         3 => (requests(), requests(), 0u8..5).prop_map(|(first, second, how)| {
@@ -236,7 +236,7 @@ fn all_inputs() -> Vec<WorkerInput> {
         inputs.push(WorkerInput::PromptRefused { turn, error: Some(failure()) });
     }
     for (clean, rebooted) in [(true, false), (false, false), (false, true)] {
-        inputs.push(WorkerInput::RuntimeGone { clean, rebooted });
+        inputs.push(WorkerInput::RuntimeGone { clean, rebooted, place: None });
     }
     for link in [RuntimeStatus::Starting, RuntimeStatus::Ready, RuntimeStatus::Ending] {
         for last_turn in 0..=2 {

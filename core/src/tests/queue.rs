@@ -130,7 +130,7 @@ fn a_turn_that_fails_pauses_it_and_one_that_is_canceled_does_not() {
 #[test]
 fn a_loss_a_violation_and_an_end_by_others_pause_it() {
     let mut checker = busy(1);
-    checker.step(&WorkerInput::RuntimeGone { clean: false, rebooted: false }).unwrap();
+    checker.step(&WorkerInput::RuntimeGone { clean: false, rebooted: false, place: None }).unwrap();
     assert_eq!(checker.worker.queue.paused, Some(QueuePause::TurnLost));
 
     let mut checker = busy(1);
@@ -145,7 +145,7 @@ fn a_loss_a_violation_and_an_end_by_others_pause_it() {
     checker.step(&enqueue(1, Queued)).unwrap();
     checker.step(&WorkerInput::StartFailed { error: failure() }).unwrap();
     assert_eq!(checker.worker.queue.paused, Some(QueuePause::StartFailed));
-    checker.step(&WorkerInput::RuntimeGone { clean: true, rebooted: false }).unwrap();
+    checker.step(&WorkerInput::RuntimeGone { clean: true, rebooted: false, place: None }).unwrap();
     assert_eq!(checker.step(&WorkerInput::ResumeQueue), Ok(vec![WorkerAction::StartRuntime]));
 }
 

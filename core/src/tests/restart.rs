@@ -8,8 +8,8 @@ use super::{failure, send};
 use crate::checker::Checker;
 use crate::model::{LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerInput};
 
-const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
-const DIED: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false };
+const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false, place: None };
+const DIED: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false, place: None };
 const GENTLY: WorkerInput = WorkerInput::Restart { force: false, beside: false };
 const FORCED: WorkerInput = WorkerInput::Restart { force: true, beside: false };
 

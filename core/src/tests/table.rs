@@ -12,8 +12,8 @@ use crate::model::{
     WorkerInput,
 };
 
-const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false };
-const CLEAN: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
+const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false, place: None };
+const CLEAN: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false, place: None };
 
 fn session() -> WorkerInput {
     WorkerInput::Session {
@@ -109,7 +109,7 @@ fn how_a_turn_ends() {
     use TurnStatus::{Accepted, Canceled, Completed, Failed};
     let sent = || vec![session(), send(1)];
     let old = || vec![session(), WorkerInput::Ending, send(1)];
-    let restart = |clean| WorkerInput::RuntimeGone { clean, rebooted: true };
+    let restart = |clean| WorkerInput::RuntimeGone { clean, rebooted: true, place: None };
     let table = [
         ("answered", with(running(), &[answered()]), Completed, Yes),
         ("failed", with(running(), &[failed()]), Failed, Maybe),

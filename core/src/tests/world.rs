@@ -201,7 +201,7 @@ impl World {
             WorkerInput::Retire,
             WorkerInput::Ending,
             WorkerInput::NothingLeft,
-            WorkerInput::RuntimeGone { clean: false, rebooted: false },
+            WorkerInput::RuntimeGone { clean: false, rebooted: false, place: None },
         ] {
             self.sure(late);
         }
@@ -360,7 +360,7 @@ impl World {
             return;
         }
         self.may_live = false;
-        self.sure(WorkerInput::RuntimeGone { clean: self.clean, rebooted: self.rebooted });
+        self.sure(WorkerInput::RuntimeGone { clean: self.clean, rebooted: self.rebooted, place: None });
     }
 
     /// Connects. The runtime forgets unread commands of older connections.

@@ -13,7 +13,7 @@ use super::worktrees::{NewWorktree, WorktreeEnd, WorktreeView};
 use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
-use crate::data::workers::UnreachableState;
+use crate::data::workers::{PendingPlace, UnreachableState};
 use crate::definition::AgentSpec;
 use crate::delegation::DelegationSpec;
 use crate::details::{AuthStatus, ConfigOption, Cost};
@@ -221,6 +221,9 @@ pub struct WorkerView {
     /// fields say is the last that was heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<UnreachableState>,
+    /// What its next runtime waits for in the queue of its placement's engine; absent: it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingPlace>,
     /// Time in milliseconds after which its idle agent is ended; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,

@@ -58,6 +58,21 @@ pub struct UnreachableState {
     pub reason: Option<Error>,
 }
 
+/// A worker whose next runtime waits for its place in an engine's queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PendingPlace {
+    /// Since when this daemon has waited.
+    pub since: Timestamp,
+    /// Kind of the placement.
+    pub engine: String,
+    /// The engine's id of the place, such as the number of a job.
+    pub handle: String,
+    /// The engine's reason, or why it does not answer.
+    pub reason: String,
+}
+
 /// A placed worker is reached again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

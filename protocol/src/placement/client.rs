@@ -1,7 +1,7 @@
-//! What the exit of an engine's own client means: `ssh`, `podman` or `docker`, each with the words
-//! that it uses.
+//! What the exit of an engine's own client means: `ssh`, `podman`, `docker` or one of Slurm, each with
+//! the words that it uses.
 
-use super::{Engine, Placement, podman, ssh};
+use super::{Engine, Placement, podman, slurm, ssh};
 use crate::error::{Code, Error};
 
 /// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
@@ -45,7 +45,9 @@ impl ClientFailure<'_> {
                     .with("stderr", said)
                     .recommend(check)
             }
-            Self::Exited(Some(code), said) if NO_PROGRAM.contains(&code) => {
+            Self::Exited(Some(code), said)
+                if NO_PROGRAM.contains(&code) || slurm::is_program_missing(&placement.engine, said) =>
+            {
                 let message = format!("there is no usable subagent-runtime {}", placement.located());
                 not_prepared(message, cleaned(said))
                     .recommend(format!("run `subagent placement prepare {name}`"))
@@ -60,9 +62,10 @@ impl ClientFailure<'_> {
                 let (reason, advice) = match &placement.engine {
                     Engine::Ssh(ssh) => ssh.reason_of(&said, &check),
                     Engine::Podman(podman) => podman.reason_of(&said, name),
+                    Engine::Slurm(_) => slurm::reason_of(&said, &check),
                     Engine::Loopback => ("client", check),
                 };
-                let failed = if matches!(placement.engine, Engine::Podman(_)) { "used" } else { "reached" };
+                let failed = if placement.engine.starts_places() { "used" } else { "reached" };
                 unreachable(format!("{place} cannot be {failed}{}", after_colon(&said)))
                     .with("reason", reason)
                     .with("stderr", said)
@@ -92,6 +95,7 @@ pub fn is_of_client(engine: &Engine, code: Option<i32>, said: &[u8]) -> bool {
         (Engine::Podman(_), Some(code)) => {
             podman::CLIENT_FAILED.contains(&code) || podman::is_of_docker(said)
         }
+        (Engine::Slurm(_), Some(_)) => slurm::is_of_client(said),
         (Engine::Loopback, Some(_)) => false,
     }
 }
@@ -100,6 +104,7 @@ pub fn is_of_client(engine: &Engine, code: Option<i32>, said: &[u8]) -> bool {
 fn client(placement: &Placement) -> &str {
     match &placement.engine {
         Engine::Podman(podman) => podman.client(),
+        Engine::Slurm(_) => slurm::CLIENT,
         Engine::Ssh(_) | Engine::Loopback => ssh::CLIENT,
     }
 }

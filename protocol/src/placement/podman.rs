@@ -215,13 +215,6 @@ pub(super) fn is_image_missing(engine: &Engine, said: &[u8]) -> bool {
     matches!(engine, Engine::Podman(_)) && SAID.iter().any(|text| said.contains(text))
 }
 
-/// Returns the name of the container of a worker's runtime. `state` tells apart state dirs, which may
-/// have workers with the same ids.
-#[must_use]
-pub fn container_name(state: &str, worker: &str, incarnation: u64) -> String {
-    format!("subagent-{state}-{worker}-{incarnation}")
-}
-
 /// Returns the option for a mount. Unlike `--volume`, it takes any path.
 fn bound(source: &Path, target: &str, read_only: bool) -> String {
     let (source, target) = (field("src", &source.display().to_string()), field("dst", target));
@@ -278,7 +271,7 @@ mod tests {
     #[test]
     fn a_container_is_that_of_one_runtime() {
         let engine = engine().mounted_from(Path::new("/src/app"), Some(Path::new("/home/me")));
-        let name = container_name("0a1b2c3d", "w_1", 3);
+        let name = super::super::engine::place_name("0a1b2c3d", "w_1", 3);
         let run = ContainerRun {
             name: &name,
             folder: Path::new("/state/placed/w_1"),

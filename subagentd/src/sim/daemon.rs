@@ -532,7 +532,7 @@ impl Site {
         }
         let rebooted = self.stored.boot != self.boot(env) || self.memory.damaged;
         let clean = self.memory.clean_end;
-        self.sure(WorkerInput::RuntimeGone { clean, rebooted }, env);
+        self.sure(WorkerInput::RuntimeGone { clean, rebooted, place: None }, env);
     }
 
     /// Checks whether all processes below the worker have ended.

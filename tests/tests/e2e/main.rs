@@ -105,6 +105,14 @@ mod podman {
     mod turns;
 }
 
+mod slurm {
+    //! Workers in jobs of a real Slurm cluster.
+    mod bad;
+    mod cluster;
+    mod queue;
+    mod turns;
+}
+
 mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;

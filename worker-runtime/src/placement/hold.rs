@@ -1,36 +1,48 @@
-//! `subagent-runtime hold FOLDER`: the first process of a container. It reaps, and ends when no
-//! runtime and no guard of the worker lives; then the kernel ends what is left in the container.
+//! `subagent-runtime hold FOLDER [NUMBER]`: the first process of a container or job. It reaps, starts
+//! `submit` for those that ask, and ends when no runtime and no guard of the worker lives.
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
-use std::os::fd::AsFd as _;
+use nix::unistd::{Pid, geteuid};
 
+use subagent_protocol::placement::slurm::JOB_FILE;
+
+use super::dial::kill_listener;
 use super::folder::{PlacedFolder, WorkerLock};
 
 /// Time in which a runtime must be started.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The first and the longest pause between two looks at a live runtime. A process that ends resets it.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
+/// Time limit for the end of the guard after the engine has asked for the end.
+const GUARD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Holds the container until its runtime has ended.
+/// Holds the place until its runtime has ended. With a number, it serves `subagent-runtime relay`: an
+/// engine may end all processes of a command with it, and not what this process starts.
 ///
 /// # Errors
 ///
-/// Of the system, or the folder cannot be used. Then the container ends.
-pub(crate) fn run(folder: Option<OsString>) -> io::Result<()> {
+/// Of the system, or the folder cannot be used. Then the place ends.
+pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Result<()> {
     super::set_name(c"subagent-hold");
     let missing = || io::Error::new(io::ErrorKind::InvalidInput, "the argument must be a worker's folder");
     let folder = PlacedFolder::at(folder.map(PathBuf::from).ok_or_else(missing)?)?;
+    let served = number.map(|number| HoldSocket::listen(&folder, &number)).transpose()?;
+    // The runtime outlives `submit`, and becomes a child of this process.
+    nix::sys::prctl::set_child_subreaper(true)?;
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
         signals.add(signal);
@@ -42,14 +54,19 @@ pub(crate) fn run(folder: Option<OsString>) -> io::Result<()> {
     loop {
         let left = look_at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         let timeout = PollTimeout::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(pending.as_fd(), PollFlags::POLLIN)], timeout) {
+        let mut waits = vec![PollFd::new(pending.as_fd(), PollFlags::POLLIN)];
+        waits.extend(served.iter().map(|socket| PollFd::new(socket.listener.as_fd(), PollFlags::POLLIN)));
+        match poll(&mut waits, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
         while let Some(signal) = pending.read_signal()? {
             if signal.ssi_signo != Signal::SIGCHLD as u32 {
-                return Ok(());
+                return end(&folder);
             }
+        }
+        if let Some(socket) = &served {
+            socket.serve(&folder)?;
         }
         if reap()? {
             pause = FIRST_PAUSE;
@@ -63,6 +80,70 @@ pub(crate) fn run(folder: Option<OsString>) -> io::Result<()> {
         // others in the container. So the end of the last one is not enough to wait for.
         look_at = Instant::now() + pause;
         pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// Ends the runtime, and waits until its guard has ended the agent: an engine may not find processes
+/// that have left their session.
+fn end(folder: &PlacedFolder) -> io::Result<()> {
+    if let Ok(socket) = UnixStream::connect(folder.socket()) {
+        kill_listener(&socket)?;
+    }
+    folder.lock_within(WorkerLock::Guard, GUARD_TIMEOUT).map(drop)
+}
+
+/// The socket of one runtime's place. Removed with this.
+struct HoldSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl HoldSocket {
+    fn listen(folder: &PlacedFolder, number: &OsString) -> io::Result<Self> {
+        let path = super::relay::socket(folder, number);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // Of a process with this number that was killed.
+            _ => {}
+        }
+        if let (Ok(job), Ok(cluster)) = (std::env::var("SLURM_JOB_ID"), std::env::var("SLURM_CLUSTER_NAME")) {
+            let name = format!("{JOB_FILE}{}", number.display());
+            std::fs::write(folder.path().join(name), format!("{job} {cluster}\n"))?;
+        }
+        let listener = UnixListener::bind(&path)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path })
+    }
+
+    /// Starts `submit` for each process of this user that has connected.
+    fn serve(&self, folder: &PlacedFolder) -> io::Result<()> {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // Also a failure of one connection: its process tries again.
+                Err(_) => return Ok(()),
+            };
+            if getsockopt(&stream, sockopt::PeerCredentials)?.uid() != geteuid().as_raw() {
+                continue;
+            }
+            stream.set_nonblocking(false)?;
+            let (input, output) = (OwnedFd::from(stream.try_clone()?), OwnedFd::from(stream));
+            // It is reaped with all others.
+            Command::new(std::env::current_exe()?)
+                .arg("submit")
+                .args(folder.path().file_name())
+                .stdin(Stdio::from(input))
+                .stdout(Stdio::from(output))
+                .spawn()?;
+        }
+    }
+}
+
+impl Drop for HoldSocket {
+    fn drop(&mut self) {
+        // It goes with the folder otherwise.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

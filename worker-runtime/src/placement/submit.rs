@@ -86,8 +86,8 @@ fn understood(input: &[u8]) -> io::Result<Result<SubmitRequest, String>> {
 }
 
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
-    let SubmitRequest { root, mut start, epoch, supersede, .. } = request;
-    let is_elsewhere = root.is_none() || start.container_token.is_some();
+    let SubmitRequest { root, mut start, epoch, supersede, shared, .. } = request;
+    let is_elsewhere = root.is_none() || shared || start.container_token.is_some();
     let boot_id = super::boot_id()?;
     if start.container_token.is_some() && start.boot_id != boot_id {
         let why = "the container has another kernel than the daemon, which cannot see its locks then; use an \
@@ -95,10 +95,10 @@ fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
         return Ok(failed(SubmitFailure::Incompatible, why));
     }
     let root = there::root(root)?;
-    let folder = match &start.container_token {
-        // It is mounted. A folder in the container itself would prove nothing outside.
-        Some(_) => PlacedFolder::at(root.join(start.worker_id.as_str()))?,
-        None => PlacedFolder::create(&root, &start.worker_id)?,
+    let folder = match shared || start.container_token.is_some() {
+        // It is mounted. A folder in the place itself would prove nothing outside.
+        true => PlacedFolder::at(root.join(start.worker_id.as_str()))?,
+        false => PlacedFolder::create(&root, &start.worker_id)?,
     };
     start.directory = folder.path().to_owned();
     start.socket = folder.socket();

@@ -65,6 +65,7 @@ impl Placed {
     fn begin_submit(&self) -> Child {
         let mut child = self.command("submit");
         let request = SubmitRequest {
+            shared: false,
             supersede: false,
             protocol: STREAM_PROTOCOL,
             epoch: self.epoch(),

@@ -1,5 +1,5 @@
-//! `placement check`: what a worker on another machine or in a container needs, step by step. The
-//! first step that fails is the error of the command.
+//! `placement check`: what a worker on another machine, in a container or in a job needs, step by step.
+//! The first step that fails is the error of the command.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,16 +10,16 @@ use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalRuntime, SHORT, over_ssh};
-use super::{NamedPlacement, container};
+use super::{NamedPlacement, cluster, container};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-/// Check that workers can run on another machine or in a container
+/// Check that workers can run on another machine, in a container or on a cluster
 ///
 /// Looks for the host or image, the runtime of this version and the folder there, and opens and ends a
-/// stream or a container. It starts no agent: `subagent worker start --on NAME` does.
+/// stream, a container or a job. It starts no agent: `subagent worker start --on NAME` does.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,6 +46,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
         match &placement.engine {
             Engine::Ssh(host) => checked(placement, host, &program, &mut steps).await,
             Engine::Podman(engine) => container::checked(placement, engine, &runtime, &mut steps).await,
+            Engine::Slurm(slurm) => cluster::checked(placement, slurm, &program, &mut steps).await,
             // No config file has one.
             Engine::Loopback => Ok(()),
         }
@@ -58,6 +59,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
     match &placement.engine {
         Engine::Ssh(host) => data["host"] = json!(host.host),
         Engine::Podman(engine) => data["image"] = json!(engine.image),
+        Engine::Slurm(slurm) => data["folder"] = json!(slurm.folder),
         Engine::Loopback => {}
     }
     Ok(CliOutcome::report("placement.checked", data, lines.join("\n")))

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::placement::podman::ContainerEngine;
+use subagent_protocol::placement::slurm::SlurmCluster;
 use subagent_protocol::placement::{Engine, Placement};
 
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
@@ -10,7 +11,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-/// List the machines and containers of your config file in which workers can run
+/// List the machines, containers and clusters of your config file on which workers can run
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,6 +42,7 @@ fn listed(one: &Placement) -> Value {
         Engine::Podman(ContainerEngine { command, image, mounts, args }) => {
             json!({"image": image, "mounts": mounts, "args": args, "command": command})
         }
+        Engine::Slurm(SlurmCluster { args, folder }) => json!({"args": args, "folder": folder}),
         Engine::Loopback => json!({}),
     };
     if let (Value::Object(listed), Value::Object(keys)) = (&mut listed, keys) {

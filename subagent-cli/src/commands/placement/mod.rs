@@ -1,6 +1,7 @@
-//! `placement`: other machines and containers where workers run. No daemon is involved.
+//! `placement`: other machines, containers and clusters where workers run. No daemon is involved.
 
 mod check;
+mod cluster;
 mod container;
 mod list;
 mod prepare;
@@ -60,6 +61,6 @@ impl NamedPlacement {
             }
             other => other,
         };
-        Ok(Placement { engine, ..placement })
+        Ok(Placement { engine, ..placement }.with_home(context.env.home.as_deref()))
     }
 }

@@ -1,6 +1,6 @@
-//! `placement prepare`: puts the runtime of this installation and its task server onto another machine,
-//! under a path with its version and hash, or fetches the image of a container. A second time it does
-//! nothing.
+//! `placement prepare`: puts the runtime of this installation and its task server onto another machine
+//! or cluster, under a path with its version and hash, or fetches the image of a container. A second
+//! time it does nothing.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalProgram, LocalRuntime, SHORT, over_ssh};
-use super::{NamedPlacement, container};
+use super::{NamedPlacement, cluster, container};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -22,10 +22,10 @@ use crate::output::CliOutcome;
 /// Time limit of an upload.
 const UPLOAD: Duration = Duration::from_secs(600);
 
-/// Put the programs that run workers onto another machine, or fetch the image of a container
+/// Put the programs that run workers onto another machine or cluster, or fetch the image of a container
 ///
-/// The programs are sent through ssh into ~/.local/share/subagent/runtime there, in a folder of their
-/// version. Earlier versions stay for the workers that they run.
+/// The programs are sent through ssh into ~/.local/share/subagent/runtime there, or copied into the
+/// shared folder of a cluster, in a folder of their version. Earlier versions stay for the workers that they run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,15 +43,10 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
         Engine::Podman(engine) => {
             return block_on(container::prepared(placement, engine, &LocalRuntime::read()?));
         }
+        Engine::Slurm(cluster) => return cluster::prepared(placement, cluster, &LocalRuntime::read()?),
         Engine::Loopback => return Err(Failure::argument("the loopback needs no preparation")),
     };
-    if let Some(program) = &placement.program {
-        let message = format!("the placement `{}` has a `program` of its own ({program})", placement.name);
-        return Err(Failure::argument(message)
-            .with("placement", placement.name.as_str())
-            .with("program", program.as_str())
-            .recommend("put it there yourself, or remove `program` from the placement"));
-    }
+    has_no_program(placement)?;
     let runtime = LocalRuntime::read()?;
     let program = runtime.program(placement);
     let beside = ssh::program_beside(&program, TASK_SERVER_PROGRAM);
@@ -70,6 +65,16 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
     let done = if uploaded { "prepared" } else { "is prepared already" };
     let shown = format!("{} {done}: {}:{program}", placement.name, host.host);
     Ok(CliOutcome::report("placement.prepared", data, shown))
+}
+
+/// Refuses a placement whose program the user puts there.
+pub(super) fn has_no_program(placement: &Placement) -> Result<()> {
+    let Some(program) = &placement.program else { return Ok(()) };
+    let message = format!("the placement `{}` has a `program` of its own ({program})", placement.name);
+    Err(Failure::argument(message)
+        .with("placement", placement.name.as_str())
+        .with("program", program.as_str())
+        .recommend("put it there yourself, or remove `program` from the placement"))
 }
 
 /// Puts a program there, unless it is there. Returns whether it was sent.

@@ -11,6 +11,7 @@ use subagent_protocol::ids::hex;
 use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::client::{ClientFailure, is_of_client};
 use subagent_protocol::placement::podman::{self, ContainerEngine};
+use subagent_protocol::placement::slurm;
 use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -52,6 +53,9 @@ impl LocalRuntime {
     pub(super) fn program(&self, placement: &Placement) -> String {
         let own = || match &placement.engine {
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
+            Engine::Slurm(cluster) => {
+                slurm::prepared_program(&cluster.folder, env!("CARGO_PKG_VERSION"), &self.own.sha256)
+            }
             Engine::Ssh(_) | Engine::Loopback => {
                 ssh::prepared_program(env!("CARGO_PKG_VERSION"), &self.own.sha256)
             }
@@ -92,10 +96,18 @@ pub(super) fn over_ssh(host: &RemoteHost, line: &str) -> Command {
 impl LocalProgram {
     fn read(name: &str) -> Result<Self> {
         let path = sibling_executable(name)?;
-        let bytes = std::fs::read(&path).map_err(|error| {
+        Self::at(&path).map_err(|error| {
             Failure::new(Code::BackendRuntimeError, format!("{} cannot be read: {error}", path.display()))
-        })?;
-        Ok(Self { sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, path })
+        })
+    }
+
+    /// Reads the program at a path.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn at(path: &Path) -> std::io::Result<Self> {
+        let bytes = std::fs::read(path)?;
+        Ok(Self { sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, path: path.to_owned() })
     }
 }
 

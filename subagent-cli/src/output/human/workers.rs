@@ -9,7 +9,7 @@ use subagent_protocol::api::{
     WorkerStopped, WorkerView,
 };
 use subagent_protocol::budget::WorkerBudget;
-use subagent_protocol::data::workers::UnreachableState;
+use subagent_protocol::data::workers::{PendingPlace, UnreachableState};
 use subagent_protocol::event::{EventType, SeenEvent};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::lenient;
@@ -346,6 +346,11 @@ fn whole(view: &mut PageRenderer, worker: &WorkerView, reported: Option<&AgentVi
         agent(view, reported);
     }
     open(view, worker);
+    if let Some(PendingPlace { since, engine, handle, reason }) = &worker.pending {
+        let since = view.since(*since);
+        let said = format!("Its job {handle} has waited in the queue of {engine} for {since}: {reason}.");
+        view.page.prose(Style::Attention, "  ", "  ", &said, MAX_LINES);
+    }
     if let Some(unreachable) = &worker.unreachable {
         self::unreachable(view, unreachable);
     } else if worker.unresponsive {

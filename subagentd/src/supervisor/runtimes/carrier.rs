@@ -1,5 +1,5 @@
-//! The commands that bring `subagent-runtime` to the place of a worker: on this machine, by the
-//! user's ssh client, or in a container. Must not put anything of a start on a command line.
+//! The commands that bring `subagent-runtime` to the place of a worker: on this machine, by ssh, in a
+//! container or in a job. Must not put anything of a start on a command line.
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -13,14 +13,17 @@ use nix::unistd::{getegid, geteuid};
 use sha2::{Digest as _, Sha256};
 use subagent_config::environment::passes_on;
 use subagent_protocol::ids::{WorkerId, hex};
-use subagent_protocol::placement::client::{cleaned, is_of_client};
-use subagent_protocol::placement::podman::{self, ContainerEngine, ContainerRun, container_name};
+use subagent_protocol::placement::client::{ClientFailure, cleaned, is_of_client};
+use subagent_protocol::placement::engine::place_name;
+use subagent_protocol::placement::podman::{self, ContainerEngine, ContainerRun};
+use subagent_protocol::placement::slurm::{self, RELAY, SlurmCluster};
 use subagent_protocol::placement::ssh;
 use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
-use super::place::placed_root;
+use super::place::root_of;
+use super::queued::clean_client;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
 
@@ -29,14 +32,14 @@ const PASSED_ON: &str = "SUBAGENT_LOG";
 /// Time limit of the removal of a worker's files there.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(20);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Carrier {
     placement: Placement,
     /// The runtime of this installation.
     runtime: PathBuf,
-    /// The folder of the workers that are placed on this machine.
+    /// The folder of the workers that are placed on this machine or share a folder with it.
     root: PathBuf,
-    /// The part of the names of containers that no other state dir has.
+    /// The part of the names of containers and jobs that no other state dir has.
     state: String,
     /// The file of [`Self::token`].
     token: PathBuf,
@@ -47,14 +50,45 @@ impl Carrier {
         Self {
             placement: placement.clone(),
             runtime: setup.runtime_program.clone(),
-            root: placed_root(&setup.state_dir),
+            root: root_of(placement, setup),
             state: hex(&Sha256::digest(setup.state_dir.as_os_str().as_bytes())[..4]),
             token: setup.runtime_dir.container_token(worker.as_str()),
         }
     }
 
-    fn container_name(&self, worker: &WorkerId, incarnation: u64) -> String {
-        container_name(&self.state, worker.as_str(), incarnation)
+    /// The name of the container or job of a runtime.
+    pub(super) fn place_name(&self, worker: &WorkerId, incarnation: u64) -> String {
+        place_name(&self.state, worker.as_str(), incarnation)
+    }
+
+    /// The folder of a worker, as a container and a job have it too.
+    pub(super) fn folder(&self, worker: &WorkerId) -> PathBuf {
+        self.root.join(worker.as_str())
+    }
+
+    /// Creates the folder of a worker.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn make_folder(&self, worker: &WorkerId) -> std::io::Result<PathBuf> {
+        let folder = self.folder(worker);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        std::fs::File::open(&self.root)?.sync_all()?;
+        Ok(folder)
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        self.placement.engine.kind()
+    }
+
+    /// The engine that has a queue.
+    pub(super) fn queue(&self) -> Option<&SlurmCluster> {
+        self.placement.engine.queue()
+    }
+
+    /// Returns the error for a failure of the engine's client.
+    pub(super) fn failure(&self, failure: ClientFailure<'_>) -> Error {
+        failure.error(&self.placement, &self.program())
     }
 
     /// Returns the line with which a connection to the worker's runtime in a container begins; `None`
@@ -93,7 +127,7 @@ impl Carrier {
         own.unwrap_or_else(|| match self.placement.engine {
             Engine::Loopback => self.runtime.display().to_string(),
             // The daemon stores none without a program: see `with_program`.
-            Engine::Ssh(_) => "subagent-runtime".to_owned(),
+            Engine::Ssh(_) | Engine::Slurm(_) => "subagent-runtime".to_owned(),
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
         })
     }
@@ -101,7 +135,7 @@ impl Carrier {
     /// The folder of the placed workers; `None` where the place itself chooses it.
     pub(super) fn root(&self) -> Option<PathBuf> {
         match self.placement.engine {
-            Engine::Loopback | Engine::Podman(_) => Some(self.root.clone()),
+            Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) => Some(self.root.clone()),
             Engine::Ssh(_) => None,
         }
     }
@@ -113,7 +147,7 @@ impl Carrier {
     fn container(&self) -> Option<&ContainerEngine> {
         match &self.placement.engine {
             Engine::Podman(podman) => Some(podman),
-            Engine::Loopback | Engine::Ssh(_) => None,
+            Engine::Loopback | Engine::Ssh(_) | Engine::Slurm(_) => None,
         }
     }
 
@@ -124,14 +158,12 @@ impl Carrier {
     /// Those of the system.
     pub(super) fn begin(&self, worker: &WorkerId, incarnation: u64) -> std::io::Result<Option<Command>> {
         let Some(container) = self.container() else { return Ok(None) };
-        let folder = self.root.join(worker.as_str());
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        std::fs::File::open(&self.root)?.sync_all()?;
+        let folder = self.make_folder(worker)?;
         // An agent must not read or change what the daemon stores about it and others.
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let hidden = self.root.parent().map(|state| container.shown(&real(state), real)).unwrap_or_default();
         let run = ContainerRun {
-            name: &self.container_name(worker, incarnation),
+            name: &self.place_name(worker, incarnation),
             folder: &folder,
             hidden: &hidden,
             runtime: self.placement.program.is_none().then_some(self.runtime.as_path()),
@@ -144,15 +176,20 @@ impl Carrier {
     /// Returns the command that ends the container of a runtime.
     pub(super) fn end(&self, worker: &WorkerId, incarnation: u64) -> Option<Command> {
         let container = self.container()?;
-        let name = self.container_name(worker, incarnation);
+        let name = self.place_name(worker, incarnation);
         Some(clean(Command::new(container.client()), container.remove(&name)))
     }
 
-    /// Returns the command that runs `subagent-runtime submit` there.
-    pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64) -> Command {
+    /// Returns the command that runs `subagent-runtime submit` there. `handle` is that of a place in a
+    /// queue, where the process that holds the place starts it: a job ends what its commands leave.
+    pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64, handle: Option<&str>) -> Command {
+        if let (Some(slurm), Some(job)) = (self.queue(), handle) {
+            let (folder, number) = (self.folder(worker).display().to_string(), incarnation.to_string());
+            return clean_client(slurm.exec(job, &self.program(), &[RELAY, &folder, &number]));
+        }
         match self.container() {
             Some(container) => {
-                let name = self.container_name(worker, incarnation);
+                let name = self.place_name(worker, incarnation);
                 let words = container.exec(&name, &self.program(), &["submit", worker.as_str()]);
                 clean(Command::new(container.client()), words)
             }
@@ -166,9 +203,14 @@ impl Carrier {
         self.command("dial", worker)
     }
 
+    /// Returns the command that dials here, through the folder that a place shares with this machine.
+    pub(super) fn dial_here(&self, worker: &WorkerId) -> Command {
+        clean(Command::new(&self.runtime), ["dial", worker.as_str()].map(str::to_owned).into())
+    }
+
     fn command(&self, verb: &str, worker: &WorkerId) -> Command {
         match &self.placement.engine {
-            Engine::Loopback | Engine::Podman(_) => {
+            Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) => {
                 clean(Command::new(&self.runtime), [verb, worker.as_str()].map(str::to_owned).into())
             }
             Engine::Ssh(host) => {
@@ -181,7 +223,7 @@ impl Carrier {
 }
 
 /// Completes a command: the environment of the user, and nothing of the daemon.
-fn clean(mut command: Command, arguments: Vec<String>) -> Command {
+pub(super) fn clean(mut command: Command, arguments: Vec<String>) -> Command {
     command
         .args(arguments)
         .current_dir("/")
@@ -201,7 +243,10 @@ pub(crate) async fn with_program(
     setup: &DaemonSettings,
 ) -> Result<Option<Placement>> {
     match placement {
-        Some(placement) if matches!(placement.engine, Engine::Ssh(_)) && placement.program.is_none() => {
+        Some(placement)
+            if matches!(placement.engine, Engine::Ssh(_) | Engine::Slurm(_))
+                && placement.program.is_none() =>
+        {
             let program = setup.runtime_program.clone();
             let hashed = tokio::task::spawn_blocking(move || sha256(&program)).await;
             let hashed = hashed.unwrap_or_else(|error| Err(std::io::Error::other(error)));
@@ -209,7 +254,11 @@ pub(crate) async fn with_program(
                 let message = format!("{} cannot be read: {error}", setup.runtime_program.display());
                 Error::new(Code::BackendRuntimeError, message)
             })?;
-            let program = ssh::prepared_program(env!("CARGO_PKG_VERSION"), &hashed);
+            let version = env!("CARGO_PKG_VERSION");
+            let program = match &placement.engine {
+                Engine::Slurm(slurm) => slurm::prepared_program(&slurm.folder, version, &hashed),
+                _ => ssh::prepared_program(version, &hashed),
+            };
             Ok(Some(Placement { program: Some(program), ..placement }))
         }
         other => Ok(other),
@@ -224,12 +273,22 @@ pub(crate) async fn discard(
     worker: &WorkerId,
     silent_hosts: &mut HashSet<String>,
 ) {
+    let carrier = Carrier::of(placement, setup, worker);
+    if placement.engine.queue().is_some() {
+        let mut command = carrier.command("discard", worker);
+        command.arg(&carrier.root).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        let removed = tokio::time::timeout(DISCARD_TIMEOUT, command.status()).await;
+        if !matches!(removed, Ok(Ok(status)) if status.success()) {
+            tracing::warn!(%worker, "the files of a removed worker are left in {}", carrier.root.display());
+        }
+        return;
+    }
     let Engine::Ssh(ssh::RemoteHost { host, .. }) = &placement.engine else { return };
     if silent_hosts.contains(host) {
         tracing::warn!(%worker, %host, "the files of a removed worker are left in {PLACED_THERE}");
         return;
     }
-    let mut command = Carrier::of(placement, setup, worker).command("discard", worker);
+    let mut command = carrier.command("discard", worker);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let why = match tokio::time::timeout(DISCARD_TIMEOUT, command.output()).await {
         Ok(Ok(output)) if output.status.success() => return,

@@ -11,6 +11,7 @@ pub(crate) mod memory;
 pub(crate) mod orphaned_runtimes;
 pub(crate) mod place;
 pub(crate) mod process;
+pub(crate) mod queued;
 pub mod stray_processes;
 pub(crate) mod stream;
 mod submission;

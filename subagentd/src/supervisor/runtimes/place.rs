@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use subagent_config::runtime_dir::SOCKET_PATH_LIMIT;
+use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::{
     Engine, PLACED_LOG, PLACED_THERE, Placement, SubmitFailure, SubmitRequest,
@@ -20,9 +21,10 @@ use tokio::sync::{mpsc, watch};
 use super::carrier::Carrier;
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
+use super::queued::{self, PlaceTurn};
 use super::stream::channels::TaskServing;
 use super::stream::mirror::Mirror;
-use super::stream::{EndProof, PlacedStream, StreamState};
+use super::stream::{DialCommand, EndProof, PlacedStream, StreamState};
 use super::submission;
 use crate::store::{Cursor, WorkerRow};
 use crate::supervisor::shared::DaemonSettings;
@@ -51,6 +53,8 @@ pub(crate) struct PlacedRuntime {
     /// Where the connections of the agent's task server go, from another machine.
     serving: Option<TaskServing>,
     stream: Option<PlacedStream>,
+    /// The engine's id of the place of the next runtime, which was ready when it was last looked at.
+    handle: Option<String>,
     /// Whether the end of the newest runtime and its guard was proved.
     guard_gone: bool,
     /// Whether the owner accepted a second runtime: the next start ends the first one.
@@ -158,6 +162,7 @@ impl RuntimePlace {
                 // On this machine, the task server uses the daemon's own socket.
                 serving: serving.filter(|_| placement.elsewhere().is_some()),
                 stream: None,
+                handle: None,
                 // Nothing was started yet.
                 guard_gone: row.incarnation == 0,
                 supersedes: false,
@@ -189,10 +194,48 @@ impl RuntimePlace {
         }
     }
 
-    /// Ends what is left of the container of a runtime that has ended.
-    pub(crate) async fn end_container(&self, incarnation: u64) {
+    /// Ends what is left of the container or job of a runtime. Returns whether the engine has taken
+    /// the request.
+    pub(crate) async fn end_place(&self, incarnation: u64) -> bool {
+        match self {
+            Self::Local => true,
+            Self::Placed(placed) => submission::end(&placed.carrier, &placed.worker, incarnation).await,
+        }
+    }
+
+    /// Returns the kind of the engine that may have been asked for the place of this runtime, and has a
+    /// queue.
+    pub(crate) fn asked(&self, incarnation: u64) -> Option<&'static str> {
+        let Self::Placed(placed) = self else { return None };
+        placed.carrier.queue()?;
+        let is_asked = queued::is_asked(&placed.carrier, &placed.worker, incarnation);
+        is_asked.then(|| placed.carrier.kind())
+    }
+
+    /// Returns how the engine has ended the place of a runtime; `None` if that is not known.
+    pub(crate) async fn end_of(&self, incarnation: u64) -> Option<String> {
+        let Self::Placed(placed) = self else { return None };
+        let engine = placed.carrier.queue()?;
+        queued::end_of(&placed.carrier, engine, &placed.worker, incarnation).await
+    }
+
+    /// Returns the question to the engine's queue for the place of a runtime that will be started;
+    /// `None` without a queue.
+    pub(crate) fn question(
+        &self,
+        incarnation: u64,
+        waited: Option<PendingPlace>,
+    ) -> Option<impl Future<Output = Result<PlaceTurn>> + Send + 'static> {
+        let Self::Placed(placed) = self else { return None };
+        let engine = placed.carrier.queue()?.clone();
+        let (carrier, worker) = (placed.carrier.clone(), placed.worker.clone());
+        Some(async move { queued::ask(&carrier, &engine, (&worker, incarnation), waited.as_ref()).await })
+    }
+
+    /// The place of the next runtime is ready. Its handle is the engine's.
+    pub(crate) fn is_ready(&mut self, handle: String) {
         if let Self::Placed(placed) = self {
-            submission::end(&placed.carrier, &placed.worker, incarnation).await;
+            placed.handle = Some(handle);
         }
     }
 
@@ -262,9 +305,14 @@ impl PlacedRuntime {
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
         let incarnation = start.incarnation;
         let (root, supersede) = (self.carrier.root(), self.supersedes);
-        let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, start };
+        let shared = self.carrier.queue().is_some();
+        let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, shared, start };
+        let handle = self.handle.take();
         let submitted = match serde_json::to_vec(&request) {
-            Ok(request) => submission::submit(&self.carrier, (&self.worker, incarnation), &request).await,
+            Ok(request) => {
+                let runtime = (&self.worker, incarnation);
+                submission::submit(&self.carrier, runtime, handle.as_deref(), &request).await
+            }
             Err(error) => Submitted::NotSent(error.into()),
         };
         if matches!(submitted, Submitted::Started { .. }) {
@@ -345,7 +393,17 @@ impl PlacedRuntime {
             offset: at.cursor.offset,
             serves_tasks: self.serving.is_some(),
         };
-        let (dial, serving) = (self.carrier.dial(&self.worker), self.serving.clone());
+        let dial = match self.carrier.queue().cloned() {
+            None => DialCommand::Known(self.carrier.dial(&self.worker)),
+            // The engine says where the runtime is, and whether.
+            Some(engine) => {
+                let (carrier, worker) = (self.carrier.clone(), self.worker.clone());
+                DialCommand::Asked(Box::pin(async move {
+                    queued::dial(&carrier, &engine, &worker, at.incarnation).await
+                }))
+            }
+        };
+        let serving = self.serving.clone();
         let (stream, frames) = PlacedStream::open(dial, open, mirror, serving)?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
@@ -379,17 +437,17 @@ pub(crate) fn socket_path(
             .runtime_dir
             .worker_socket(worker)
             .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string())),
-        // Only `submit` and `dial` use it. They say if it is too long, but for a container only late.
+        // Only `submit` and `dial` use it. They say if it is too long, but in a container or job only late.
         Some(placement) => {
             let path = root_of(placement, setup).join(worker).join("socket");
             let length = path.as_os_str().len();
-            if matches!(placement.engine, Engine::Podman(_)) && length > SOCKET_PATH_LIMIT {
+            if placement.engine.starts_places() && length > SOCKET_PATH_LIMIT {
                 let message = format!(
                     "the path of the worker's socket has {length} bytes, and at most {SOCKET_PATH_LIMIT} are possible: {}",
                     path.display()
                 );
                 return Err(Error::new(Code::SocketPathTooLong, message)
-                    .recommend("use a workspace with a shorter path for workers in containers"));
+                    .recommend("use a workspace, or a `folder` of the placement, with a shorter path"));
             }
             Ok(path)
         }
@@ -405,9 +463,11 @@ pub(crate) fn log_path(setup: &DaemonSettings, placement: Option<&Placement>, wo
     }
 }
 
-fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
+/// Returns the folder of the placed workers. On another machine it is only for display.
+pub(super) fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
     match &placement.engine {
         Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
+        Engine::Slurm(slurm) => PathBuf::from(&slurm.folder),
         Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
     }
 }

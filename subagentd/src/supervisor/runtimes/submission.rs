@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::carrier::Carrier;
 use super::place::Submitted;
+use super::queued;
 use super::stream::{ErrorOutput, fenced, unreachable};
 
 /// Time limit until the greeting: a connection, a login and the user's shell.
@@ -32,12 +33,13 @@ const CONTAINER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) async fn submit(
     carrier: &Carrier,
     (worker, incarnation): (&WorkerId, u64),
+    handle: Option<&str>,
     request: &[u8],
 ) -> Submitted {
     if let Err(submitted) = begin(carrier, worker, incarnation).await {
         return submitted;
     }
-    let submitted = exchange(carrier, (worker, incarnation), request).await;
+    let submitted = exchange(carrier, (worker, incarnation), handle, request).await;
     // Without an answer, a runtime may live.
     if !matches!(submitted, Submitted::Started { .. } | Submitted::Unknown(_)) {
         end(carrier, worker, incarnation).await;
@@ -63,18 +65,29 @@ async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result
     }
 }
 
-/// Ends the container of a runtime that has ended or was not started. One that stays ends by itself
-/// after a minute.
-pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
-    let Some(mut command) = carrier.end(worker, incarnation) else { return };
+/// Ends the container or job of a runtime that has ended or was not started. One that stays ends by
+/// itself after a minute. Returns whether the engine has taken the request.
+pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> bool {
+    if let Some(engine) = carrier.queue() {
+        return queued::end(carrier, engine, worker, incarnation).await;
+    }
+    let Some(mut command) = carrier.end(worker, incarnation) else { return true };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    if !matches!(timeout(CONTAINER_TIMEOUT, command.status()).await, Ok(Ok(status)) if status.success()) {
+    let ended =
+        matches!(timeout(CONTAINER_TIMEOUT, command.status()).await, Ok(Ok(status)) if status.success());
+    if !ended {
         tracing::warn!(%worker, incarnation, "a container was not removed");
     }
+    ended
 }
 
-async fn exchange(carrier: &Carrier, (worker, incarnation): (&WorkerId, u64), request: &[u8]) -> Submitted {
-    let mut command = carrier.submit(worker, incarnation);
+async fn exchange(
+    carrier: &Carrier,
+    (worker, incarnation): (&WorkerId, u64),
+    handle: Option<&str>,
+    request: &[u8],
+) -> Submitted {
+    let mut command = carrier.submit(worker, incarnation, handle);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let child = subagent_failpoint::check("spawn.before").and_then(|()| command.spawn());
     let (mut child, mut stdout, stderr) = match child.and_then(parts) {

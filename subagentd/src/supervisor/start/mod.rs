@@ -151,14 +151,23 @@ async fn started(supervisor: &Supervisor, worker_id: &str) -> Result<WorkerView>
         Err(_) => supervisor.roster.adopted(&supervisor.shared, &row).await?,
     };
     let mut snapshots = handle.follow();
-    let decided =
-        snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != LifecycleState::Starting);
-    let snapshot = match tokio::time::timeout(spec::startup(&row) + spec::START_MARGIN, decided).await {
-        Ok(Ok(snapshot)) => snapshot.clone(),
-        Ok(Err(_)) => return Err(supervisor.abandoned()),
-        Err(_) => {
+    let is_decided =
+        |snapshot: &Arc<Snapshot>| snapshot.settled && snapshot.worker.state != LifecycleState::Starting;
+    let limit = spec::startup(&row) + spec::START_MARGIN;
+    let snapshot = loop {
+        match tokio::time::timeout(limit, snapshots.wait_for(is_decided)).await {
+            Ok(Ok(snapshot)) => break snapshot.clone(),
+            Ok(Err(_)) => return Err(supervisor.abandoned()),
+            Err(_) => {}
+        }
+        if snapshots.borrow().pending.is_none() {
             let error = Error::new(Code::BackendTimeout, "the worker's agent is not ready in time");
             return Err(error.retryable().with("workerId", worker_id));
+        }
+        // An engine's queue takes its time. The limit begins with the place.
+        let is_placed = |snapshot: &Arc<Snapshot>| snapshot.pending.is_none() || is_decided(snapshot);
+        if snapshots.wait_for(is_placed).await.is_err() {
+            return Err(supervisor.abandoned());
         }
     };
     if snapshot.worker.state == LifecycleState::Error {
@@ -263,6 +272,9 @@ async fn stopped(
                     .with("workerId", handle.worker_id.as_str())
                     .with("unreachable", serde_json::json!(unreachable))
                     .recommend("repair the connection; repeat the command to wait longer"));
+            }
+            if let Some(pending) = handle.snapshot.borrow().pending.clone() {
+                return Err(placed::is_queued(handle.worker_id.as_str(), &pending));
             }
             let guards = supervisor.shared.guards();
             let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);

@@ -2,6 +2,7 @@
 //! daemon is refused.
 
 use subagent_protocol::api::StartWorker;
+use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
 
@@ -37,4 +38,15 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Returns the error of a stop that cannot take the worker's place out of an engine's queue.
+pub(super) fn is_queued(worker: &str, pending: &PendingPlace) -> Error {
+    let message = "the engine does not answer, so the worker's place may still be in its queue; the stop is \
+                   stored and goes on when the engine answers";
+    Error::new(Code::StopIncomplete, message)
+        .retryable()
+        .with("workerId", worker)
+        .with("pending", serde_json::json!(pending))
+        .recommend("check that the engine's client works; repeat the command to wait longer")
 }

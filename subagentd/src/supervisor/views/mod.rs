@@ -99,6 +99,7 @@ impl Supervisor {
             last_error: last_error.map(|error| error.to_string()),
             unresponsive: snapshot.as_ref().is_some_and(|snapshot| snapshot.unresponsive),
             unreachable: snapshot.as_ref().and_then(|snapshot| snapshot.unreachable.clone()),
+            pending: snapshot.as_ref().and_then(|snapshot| snapshot.pending.clone()),
             idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.idle_timeout_ms),
             hibernation: snapshot
                 .as_ref()

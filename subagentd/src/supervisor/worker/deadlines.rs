@@ -29,6 +29,8 @@ pub(super) enum Deadline {
     Answer,
     Unreachable,
     Reconnect,
+    /// Asks an engine's queue again.
+    Place,
 }
 
 /// Returns the next deadline. Of several that are over, it is the first in the order of the list.
@@ -47,9 +49,16 @@ pub(super) fn next(actor: &Actor) -> Option<(Instant, Deadline)> {
         (live.and_then(|live| live.answer_by), Deadline::Answer),
         (live.and_then(|live| live.reach.report_at()), Deadline::Unreachable),
         (live.and_then(|live| live.reconnect_at), Deadline::Reconnect),
+        (waits_until(actor), Deadline::Place),
     ];
     let known = deadlines.into_iter().filter_map(|(at, deadline)| Some((at?.max(now), deadline)));
     known.min_by_key(|(at, _)| *at)
+}
+
+/// Returns when an engine's queue is asked again. A worker that stops gives its place up.
+fn waits_until(actor: &Actor) -> Option<Instant> {
+    let is_asking = !actor.runtime.asking.is_empty();
+    actor.runtime.waits.as_ref().filter(|_| !is_asking && !actor.stops()).map(|wait| wait.at)
 }
 
 /// Waits for the deadline; forever without one.
@@ -90,6 +99,7 @@ pub(super) async fn act(actor: &mut Actor, deadline: Deadline) {
         }
         Deadline::Unreachable => placed::is_unreachable(actor).await,
         Deadline::Reconnect => gone::reconnect(actor).await,
+        Deadline::Place => starting::start_runtime(actor).await,
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             }
             None => (None, None, None),
         };
+        let asking = &mut actor.runtime.asking;
+        let asking = if asking.is_empty() { None } else { Some(asking.join_next()) };
         tokio::select! {
             biased;
             () = is_ending(&mut ending) => return,
@@ -87,6 +89,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             }
             // Published at the start of the next iteration.
             Ok(()) = actor.published.noted.changed() => actor.published.see_noted(),
+            Some(Ok(answer)) = or_never(asking) => starting::place_answered(actor, answer).await,
             made = actor.worktree.made() => starting::worktree_made(actor, made).await,
             answered = actor.questions.hooks.next(), if serve => {
                 questions::hooks::answered(actor, answered).await;

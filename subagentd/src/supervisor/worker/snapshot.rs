@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use subagent_core::model::{Fact, LifecycleState, Worker};
 use subagent_protocol::Error;
-use subagent_protocol::data::workers::UnreachableState;
+use subagent_protocol::data::workers::{PendingPlace, UnreachableState};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::WorkerState;
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) unresponsive: bool,
     /// Since when its place does not answer.
     pub(in crate::supervisor) unreachable: Option<UnreachableState>,
+    /// What the next runtime waits for in an engine's queue.
+    pub(in crate::supervisor) pending: Option<PendingPlace>,
     /// Version of the live runtime, after its hello.
     pub(in crate::supervisor) runtime_version: Option<String>,
     /// Position up to which the journal was read.
@@ -78,6 +80,7 @@ impl Snapshot {
             revival: runtime.revivals.last.clone(),
             unresponsive: live.is_some_and(|live| live.unresponsive),
             unreachable: live.and_then(|live| live.reach.unreachable()),
+            pending: runtime.waits.as_ref().map(|wait| wait.pending.clone()),
             runtime_version: live.and_then(|live| live.version.clone()),
             cursor: journal.cursor,
             misread: journal.misread,

@@ -7,6 +7,7 @@ mod error_output;
 pub(crate) mod mirror;
 
 use std::io;
+use std::pin::Pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, split,
 };
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -62,6 +63,13 @@ pub(crate) struct StreamState {
     pub(crate) end: Option<Error>,
 }
 
+/// How `dial` is started.
+pub(super) enum DialCommand {
+    Known(Command),
+    /// An engine is asked first.
+    Asked(Pin<Box<dyn Future<Output = Result<Command>> + Send>>),
+}
+
 /// A stream. Dropping it kills the process of `dial`; the runtime goes on.
 pub(crate) struct PlacedStream {
     outgoing: mpsc::UnboundedSender<StreamMessage>,
@@ -76,21 +84,16 @@ impl PlacedStream {
     /// # Errors
     /// The process cannot be started.
     pub(super) fn open(
-        mut dial: Command,
+        dial: DialCommand,
         open: StreamOpen,
         mirror: MirrorWriter,
         serving: Option<TaskServing>,
     ) -> io::Result<(Self, DuplexStream)> {
-        let mut child = dial
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let missing = || io::Error::other("it has no standard input or output");
-        let stdin = child.stdin.take().ok_or_else(missing)?;
-        let stdout = child.stdout.take().ok_or_else(missing)?;
-        let said = ErrorOutput::of(child.stderr.take());
+        let (give_input, input) = oneshot::channel();
+        let (dial, dialed) = match dial {
+            DialCommand::Known(command) => (None, Some(Dialed::spawn(command)?)),
+            DialCommand::Asked(command) => (Some(command), None),
+        };
         let (ours, theirs) = tokio::io::duplex(CHUNK_BYTES);
         let (from_actor, to_actor) = split(ours);
         let (outgoing, messages) = mpsc::unbounded_channel();
@@ -99,11 +102,33 @@ impl PlacedStream {
         let (state, known) = watch::channel(StreamState::default());
         // A weak sender: the stream ends with the last sender of the actor.
         let (channels, of_channels) = StreamChannels::new(serving);
+        let said = ErrorOutput::of(None);
         let receiver = Receiver { mirror, to_actor, state, channels, asks: outgoing.downgrade(), said };
-        let tasks = [
-            tokio::spawn(receiver.run(child, stdout)),
-            tokio::spawn(send(stdin, messages, from_actor, of_channels)),
-        ];
+        let receives = async move {
+            let dialed = match (dialed, dial) {
+                (Some(dialed), _) => Ok(dialed),
+                (None, Some(dial)) => dial.await.and_then(|command| {
+                    let failed =
+                        |error: io::Error| unreachable("a client cannot be started", &error.to_string());
+                    Dialed::spawn(command).map_err(failed)
+                }),
+                (None, None) => Err(unreachable("there is no command", "")),
+            };
+            match dialed {
+                Ok(Dialed { child, stdin, stdout, said }) => {
+                    // The other task is alive, or the stream is dropped.
+                    let _ = give_input.send(stdin);
+                    Receiver { said, ..receiver }.run(child, stdout).await;
+                }
+                Err(error) => receiver.end(error).await,
+            }
+        };
+        let sends = async move {
+            if let Ok(stdin) = input.await {
+                send(stdin, messages, from_actor, of_channels).await;
+            }
+        };
+        let tasks = [tokio::spawn(receives), tokio::spawn(sends)];
         Ok((Self { outgoing, state: known, tasks }, theirs))
     }
 
@@ -129,6 +154,30 @@ impl Drop for PlacedStream {
     }
 }
 
+/// The process of `dial`.
+struct Dialed {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    said: ErrorOutput,
+}
+
+impl Dialed {
+    fn spawn(mut command: Command) -> io::Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || io::Error::other("it has no standard input or output");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let said = ErrorOutput::of(child.stderr.take());
+        Ok(Self { child, stdin, stdout, said })
+    }
+}
+
 struct Receiver {
     mirror: MirrorWriter,
     to_actor: WriteHalf<DuplexStream>,
@@ -143,9 +192,16 @@ impl Receiver {
     async fn run(mut self, mut child: Child, stdout: ChildStdout) {
         let spread = SPREAD.mul_f64(f64::from(child.id().unwrap_or(0) % 64) / 64.0);
         let why = match self.receive(stdout, KEEPALIVE + spread).await {
-            Ok(()) => ended(&mut child, self.said).await,
+            Ok(()) => {
+                let said = std::mem::replace(&mut self.said, ErrorOutput::of(None));
+                ended(&mut child, said).await
+            }
             Err(error) => error,
         };
+        self.end(why).await;
+    }
+
+    async fn end(mut self, why: Error) {
         tracing::warn!(error = %why, "a stream to a placed worker has ended");
         self.state.send_modify(|state| state.end = Some(why));
         // The other half may keep the stream open.

@@ -391,7 +391,7 @@ fn superseded(actor: &Actor, segment: Segment, taken: &mut Taken) -> Option<Work
     }
     taken.incarnation = Some((segment.incarnation, segment.boot_id));
     // A prompt without a record may still have been sent, so it is not repeated.
-    (known > 0).then_some(WorkerInput::RuntimeGone { clean, rebooted: true })
+    (known > 0).then_some(WorkerInput::RuntimeGone { clean, rebooted: true, place: None })
 }
 
 /// Applies the policy to a record in the same transaction, or holds a request for its hooks.

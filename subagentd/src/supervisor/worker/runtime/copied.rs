@@ -16,7 +16,7 @@ pub(crate) async fn retire_copy(actor: &mut Actor) {
         return;
     }
     actor.runtime.may_live = false;
-    actor.apply(WorkerInput::RuntimeGone { clean: true, rebooted: true }).await;
+    actor.apply(WorkerInput::RuntimeGone { clean: true, rebooted: true, place: None }).await;
     let error = actor.shared.copies.error();
     let reason = error.message.clone();
     let lost = Fact::Event { data: EventData::WorkerLost(Because { reason }), turn: None };

@@ -1,6 +1,8 @@
 //! The loss of a runtime: its process ends, its journal is read to the end, and its remaining
 //! processes are waited for.
 
+use std::time::Duration;
+
 use subagent_core::model::{LifecycleState, WorkerInput};
 use subagent_protocol::{Code, Error};
 
@@ -8,6 +10,9 @@ use super::{connection, placed};
 use crate::supervisor::runtimes::{locks, process, stray_processes};
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
+
+/// Longest delay before an engine is asked again to end the place of a runtime that was not started.
+const WITHDRAW_PAUSE: Duration = Duration::from_secs(10);
 
 /// Handles the end of the runtime's process.
 pub(crate) async fn on_exit(actor: &mut Actor) {
@@ -69,7 +74,9 @@ pub(crate) async fn gone(actor: &mut Actor) {
     }
     // The unreadable part may have contained the record of a prompt, as after a reboot.
     let rebooted = !actor.runtime.is_of_this_boot(&actor.shared.boot_id) || actor.journal.damaged;
-    actor.apply(WorkerInput::RuntimeGone { clean: actor.runtime.clean_end, rebooted }).await;
+    let clean = actor.runtime.clean_end;
+    let place = if clean { None } else { actor.runtime.place.end_of(actor.runtime.incarnation).await };
+    actor.apply(WorkerInput::RuntimeGone { clean, rebooted, place }).await;
     subagent_failpoint::hit("gone.after_commit");
     check_leftovers(actor).await;
     if let Some(cooldown) = actor.shared.setup.restart_cooldown
@@ -85,6 +92,9 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
     actor.runtime.leftovers.at = None;
     if actor.runtime.live.is_some() {
         return;
+    }
+    if actor.stops() && !actor.runtime.withdraw().await {
+        return actor.runtime.leftovers.again(WITHDRAW_PAUSE);
     }
     if is_guard_gone(actor) {
         if actor.runtime.place.is_placed() {
@@ -127,7 +137,7 @@ pub(crate) async fn end_strays(actor: &mut Actor) {
         return;
     }
     actor.runtime.swept = true;
-    actor.runtime.place.end_container(actor.runtime.incarnation).await;
+    actor.runtime.place.end_place(actor.runtime.incarnation).await;
     if !actor.runtime.is_here(&actor.shared.boot_id) {
         // After a reboot there are none. On another machine they cannot be reached from here.
         return;

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use subagent_core::model::{Restart, Worker};
 use subagent_core::rules::reasons::{RESTARTED_BY_MANAGER, STOPPED_BY_MANAGER};
-use subagent_protocol::Error;
+use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::frame::{ELICITATION, RuntimeCommand};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
+use subagent_protocol::{Error, Result};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::live::{
@@ -16,7 +18,9 @@ use super::live::{
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
+use crate::supervisor::entropy;
 use crate::supervisor::runtimes::place::{RuntimeExit, RuntimePlace};
+use crate::supervisor::runtimes::queued::PlaceTurn;
 
 /// The place of a worker's runtime. The fields of the last one remain until the next one starts.
 pub(crate) struct RuntimeSlot {
@@ -39,6 +43,13 @@ pub(crate) struct RuntimeSlot {
     pub(crate) swept: bool,
     pub(crate) leftovers: LeftoverCheck,
     pub(crate) revivals: Revivals,
+    /// What the next runtime waits for in the queue of an engine.
+    pub(crate) waits: Option<PlaceWait>,
+    /// The question to the engine about it, and its answer.
+    pub(crate) asking: JoinSet<Result<PlaceTurn>>,
+    pub(crate) answer: Option<Result<PlaceTurn>>,
+    /// Whether the place of a next runtime was given up.
+    withdrawn: bool,
     /// Why this daemon may change nothing at the place.
     pub(crate) fenced: Option<Error>,
 }
@@ -59,8 +70,31 @@ impl RuntimeSlot {
             swept: false,
             leftovers: LeftoverCheck::default(),
             revivals: Revivals::default(),
+            waits: None,
+            asking: JoinSet::new(),
+            answer: None,
+            withdrawn: false,
             fenced: None,
         }
+    }
+
+    /// Gives up the place of the next runtime, of which an earlier daemon may have asked. Returns
+    /// whether the engine has taken that.
+    pub(crate) async fn withdraw(&mut self) -> bool {
+        self.asking = JoinSet::new();
+        self.answer = None;
+        let next = self.incarnation + 1;
+        let Some(engine) = self.place.asked(next).filter(|_| !self.withdrawn) else { return true };
+        self.withdrawn = self.place.end_place(next).await;
+        if self.withdrawn {
+            self.waits = None;
+        } else if self.waits.is_none() {
+            let reason = "the engine does not answer".to_owned();
+            let (engine, handle) = (engine.to_owned(), String::new());
+            let pending = PendingPlace { since: entropy::now(), engine, handle, reason };
+            self.waits = Some(PlaceWait::after(None, pending));
+        }
+        self.withdrawn
     }
 
     /// Returns the present boot of the machine that the runtime is on; `None` if it is unknown.
@@ -223,6 +257,26 @@ impl RuntimeSlot {
             runtime.exit = None;
         }
         self.say_again_later();
+    }
+}
+
+/// A wait for the place of the next runtime.
+pub(crate) struct PlaceWait {
+    pub(crate) pending: PendingPlace,
+    /// When the engine is asked again.
+    pub(crate) at: Instant,
+    pause: Duration,
+}
+
+impl PlaceWait {
+    const FIRST_PAUSE: Duration = Duration::from_millis(250);
+    const LAST_PAUSE: Duration = Duration::from_secs(15);
+
+    /// Returns the next wait: a reason that changed is followed closely.
+    pub(crate) fn after(before: Option<&Self>, pending: PendingPlace) -> Self {
+        let pause = before.filter(|before| before.pending.reason == pending.reason);
+        let pause = pause.map_or(Self::FIRST_PAUSE, |before| (before.pause * 2).min(Self::LAST_PAUSE));
+        Self { pending, at: Instant::now() + pause, pause }
     }
 }
 

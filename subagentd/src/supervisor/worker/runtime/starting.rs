@@ -11,6 +11,7 @@ use super::{connection, gone, submitting};
 use crate::supervisor::runtimes::locks;
 use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::{self, ExitWatch};
+use crate::supervisor::runtimes::queued::PlaceTurn;
 use crate::supervisor::shared::LiveToken;
 use crate::supervisor::start::{environment, program};
 use crate::supervisor::worker::actor::Actor;
@@ -112,6 +113,12 @@ pub(crate) async fn worktree_made(actor: &mut Actor, made: Result<()>) {
             actor.apply(WorkerInput::SpawnFailed { error }).await;
         }
     }
+}
+
+/// An engine has answered: the runtime that waited for its place starts, waits on, or has failed.
+pub(crate) async fn place_answered(actor: &mut Actor, answer: Result<PlaceTurn>) {
+    actor.runtime.answer = Some(answer);
+    start_runtime(actor).await;
 }
 
 /// Starts a runtime without a message if the worker lacks one and the last attempt is old enough.

@@ -8,8 +8,10 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
+use super::slot::PlaceWait;
 use super::{connection, gone, placed};
 use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
+use crate::supervisor::runtimes::queued::PlaceTurn;
 use crate::supervisor::shared::LiveToken;
 use crate::supervisor::start::{environment, program};
 use crate::supervisor::worker::actor::Actor;
@@ -18,6 +20,9 @@ use crate::supervisor::worker::actor::Actor;
 pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     let live = LiveToken::take(&actor.shared)?;
     gone::end_strays(actor).await;
+    if is_queued(actor)? {
+        return Ok(());
+    }
     let kept = environment::read(&actor.identity.environment)?;
     let program = match actor.runtime.place.elsewhere() {
         // It is looked up there.
@@ -67,6 +72,38 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     }
     connection::connect(actor).await;
     Ok(())
+}
+
+/// Asks for the place of the next runtime, in the background: an engine may be slow. Returns whether
+/// the start waits for the answer or for the place. Then it is tried again.
+fn is_queued(actor: &mut Actor) -> Result<bool> {
+    let runtime = &mut actor.runtime;
+    match runtime.answer.take() {
+        None => {
+            let waited = runtime.waits.as_ref().map(|wait| wait.pending.clone());
+            let Some(question) = runtime.place.question(runtime.incarnation + 1, waited) else {
+                return Ok(false);
+            };
+            if runtime.asking.is_empty() {
+                runtime.asking.spawn(question);
+            }
+        }
+        Some(Ok(PlaceTurn::Ready(handle))) => {
+            runtime.waits = None;
+            runtime.place.is_ready(handle);
+            return Ok(false);
+        }
+        Some(Ok(PlaceTurn::Waits(pending))) => {
+            runtime.waits = Some(PlaceWait::after(runtime.waits.as_ref(), pending));
+        }
+        Some(Err(error)) => {
+            runtime.waits = None;
+            return Err(error);
+        }
+    }
+    // Requests are accepted meanwhile.
+    runtime.settled = true;
+    Ok(true)
 }
 
 /// Returns the error for what the user has to correct at the place.

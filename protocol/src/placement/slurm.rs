@@ -1,0 +1,394 @@
+//! A job of a Slurm cluster: the command lines of Slurm's clients, and what they print. A job belongs
+//! to one runtime, and ends with it. Its name is its handle.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Engine;
+use super::engine::{ClientCommand, PlaceStart, PlaceStatus};
+use super::podman::HOLD;
+use super::ssh::line;
+
+/// The client that a message names if none of them can be started.
+pub(super) const CLIENT: &str = "sbatch";
+/// The command that passes standard input and output on to a process that [`HOLD`] starts.
+pub const RELAY: &str = "relay";
+/// Begin of the name of the file in the worker's folder in which a job names itself and its cluster.
+/// The number of the runtime follows.
+pub const JOB_FILE: &str = "job-";
+/// The file in the worker's folder with the output of its jobs.
+pub const JOB_LOG: &str = "job.log";
+
+/// The state of a job whose script has ended by itself.
+pub const COMPLETED: &str = "COMPLETED";
+/// States after which no process of a job runs. Each other one may have processes.
+const ENDED: [&str; 9] = [
+    "BOOT_FAIL",
+    "CANCELLED",
+    COMPLETED,
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+];
+/// States in which a job has not begun.
+const WAITING: [&str; 6] =
+    ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"];
+/// Options of `sbatch` that take the job away from us, with their short forms.
+const REFUSED: [(&str, &str); 10] = [
+    ("--array", "-a"),
+    ("--clusters", "-M"),
+    ("--help", "-h"),
+    ("--job-name", "-J"),
+    ("--requeue", ""),
+    ("--test-only", ""),
+    ("--usage", ""),
+    ("--version", "-V"),
+    ("--wait", "-W"),
+    ("--wrap", ""),
+];
+
+/// The cluster of the Slurm clients on this machine, and how jobs are submitted to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SlurmCluster {
+    /// Further options of the client `sbatch`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Folder of the placed workers, at the same path here and on the nodes; `~/...` only in a config
+    /// file.
+    pub folder: String,
+}
+
+impl SlurmCluster {
+    /// Returns the command that shows the jobs of a name, also those that have ended lately.
+    #[must_use]
+    pub fn look(&self, name: &str) -> ClientCommand {
+        let options = ["--me", "--noheader", "--states=all", "--format=%i|%T|%r"].map(str::to_owned);
+        ClientCommand::new("squeue", options.into_iter().chain([format!("--name={name}")]))
+    }
+
+    /// Returns the command that shows the accounting of the jobs of a name. A cluster may have none.
+    #[must_use]
+    pub fn look_back(&self, name: &str) -> ClientCommand {
+        let options = ["--allocations", "--noheader", "--parsable2", "--format=JobID,State,Reason"];
+        let since = "--starttime=now-30days".to_owned();
+        let rest = [since, format!("--name={name}")];
+        ClientCommand::new("sacct", options.map(str::to_owned).into_iter().chain(rest))
+    }
+
+    /// Returns the command that shows the name of the cluster, among other things.
+    #[must_use]
+    pub fn identify(&self) -> ClientCommand {
+        ClientCommand::new("scontrol", ["show", "config"].map(str::to_owned))
+    }
+
+    /// Returns the command that submits the job of a runtime. `sbatch` takes no second one of this name
+    /// before the first one has ended.
+    #[must_use]
+    pub fn start(&self, start: &PlaceStart<'_>) -> ClientCommand {
+        let log = start.folder.join(JOB_LOG);
+        // The environment of this process may have secrets, and Slurm stores that of a job.
+        let first = [
+            format!("--output={}", log.display()),
+            "--open-mode=append".to_owned(),
+            "--export=NONE".to_owned(),
+            "--dependency=singleton".to_owned(),
+        ];
+        let last = ["--parsable".to_owned(), "--no-requeue".to_owned(), format!("--job-name={}", start.name)];
+        let words = first.into_iter().chain(self.args.iter().cloned()).chain(last);
+        let mut command = ClientCommand::new("sbatch", words);
+        command.input = Some(script(start.program, start.folder, start.number));
+        command
+    }
+
+    /// Returns the command that runs a program in a job, with standard input and output as they are.
+    #[must_use]
+    pub fn exec(&self, job: &str, program: &str, words: &[&str]) -> ClientCommand {
+        let options = [
+            "--overlap",
+            "--nodes=1",
+            "--ntasks=1",
+            // The node on which the batch script runs.
+            "--relative=0",
+            "--unbuffered",
+            "--quiet",
+            "--mpi=none",
+            "--export=NONE",
+            "--chdir=/",
+        ];
+        let rest = [program].into_iter().chain(words.iter().copied()).map(str::to_owned);
+        let job = [format!("--jobid={job}")];
+        ClientCommand::new("srun", job.into_iter().chain(options.map(str::to_owned)).chain(rest))
+    }
+
+    /// Returns the command that ends all jobs of a name. It succeeds if there are none.
+    #[must_use]
+    pub fn end(&self, name: &str) -> ClientCommand {
+        ClientCommand::new("scancel", ["--me".to_owned(), format!("--name={name}")])
+    }
+
+    /// Returns the key that is wrong, and why.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let has_nul = self.args.iter().any(|arg| arg.contains('\0'));
+        let refused = self.args.iter().any(|arg| is_refused(arg));
+        let script = self.args.iter().any(|arg| arg == "--");
+        if has_nul {
+            return Some(("args", "must not contain a NUL"));
+        }
+        if refused || script {
+            return Some((
+                "args",
+                "must not have `--array`, `--clusters`, `--job-name`, `--requeue`, `--test-only`, `--wait` or \
+                 `--wrap`: each runtime has one job of its own name, which starts once",
+            ));
+        }
+        super::path_problem(&self.folder).map(|problem| ("folder", problem))
+    }
+}
+
+/// Returns where `placement prepare` puts a runtime below the folder of placed workers. `sha256` has
+/// the hash of the file in hexadecimal digits.
+#[must_use]
+pub fn prepared_program(folder: &str, version: &str, sha256: &str) -> String {
+    let short = sha256.get(..16).unwrap_or(sha256);
+    format!("{folder}/runtime/{version}-{short}/subagent-runtime")
+}
+
+/// Returns whether an option takes the job away from us. Long ones may be abbreviated.
+fn is_refused(arg: &str) -> bool {
+    let word = arg.split_once('=').map_or(arg, |(word, _)| word);
+    REFUSED.iter().any(|(long, short)| match word.starts_with("--") {
+        // Not `--w`, which is also the begin of other options: Slurm refuses it.
+        true => *long == word || (word.len() > "--no".len() && long.starts_with(word)),
+        false => !short.is_empty() && arg.starts_with(short),
+    })
+}
+
+/// Returns the script of a job, which becomes the process that holds it. A login shell starts it, so
+/// that agents have the environment of the node.
+fn script(program: &str, folder: &Path, number: u64) -> String {
+    let (folder, number) = (folder.display().to_string(), number.to_string());
+    let held = line(program, &[HOLD, &folder, &number], true);
+    format!("#!/bin/sh\n: \"${{SHELL:=/bin/sh}}\"\n{held}\n")
+}
+
+/// Returns what `squeue` or `sacct` says about the jobs of a name. The first one that can have
+/// processes counts, as later ones wait for its end.
+#[must_use]
+pub fn status(printed: &str) -> PlaceStatus {
+    let mut jobs: Vec<(u64, String, &str, &str)> = printed.lines().filter_map(job).collect();
+    jobs.sort_by_key(|(number, ..)| *number);
+    let live = jobs.iter().find(|(_, _, state, _)| !ENDED.contains(state));
+    let Some((_, handle, state, reason)) = live.or(jobs.last()) else { return PlaceStatus::Absent };
+    let handle = handle.clone();
+    if ENDED.contains(state) {
+        return PlaceStatus::Gone { handle, state: (*state).to_owned() };
+    }
+    let reason = if matches!(*reason, "" | "None") { state } else { reason };
+    match *state {
+        "RUNNING" => PlaceStatus::Ready { handle },
+        state if WAITING.contains(&state) => PlaceStatus::Waiting { handle, reason: (*reason).to_owned() },
+        state => PlaceStatus::Held { handle, state: state.to_owned() },
+    }
+}
+
+/// Returns the name of the cluster in what [`SlurmCluster::identify`] printed.
+#[must_use]
+pub fn cluster_name(printed: &str) -> Option<&str> {
+    printed
+        .lines()
+        .find_map(|line| Some(line.trim().strip_prefix("ClusterName")?.trim().strip_prefix('=')?.trim()))
+}
+
+/// Parses a line with the id, the state and the reason of a job.
+fn job(line: &str) -> Option<(u64, String, &str, &str)> {
+    let mut fields = line.trim().splitn(3, '|');
+    let (id, state, reason) = (fields.next()?, fields.next()?, fields.next().unwrap_or_default());
+    // `CANCELLED by 1000` in the accounting.
+    let state = state.split_whitespace().next()?;
+    Some((id.parse().ok()?, id.to_owned(), state, reason.trim()))
+}
+
+/// Whether a variable of this process changes what the clients do: it is of a job, or an option.
+#[must_use]
+pub fn is_about_job(name: &OsStr) -> bool {
+    const PREFIXES: [&str; 6] = ["SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_", "SACCT_"];
+    let name = name.to_string_lossy();
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != "SLURM_CONF"
+}
+
+/// Whether a client of Slurm itself failed, and not the command in the job.
+#[must_use]
+pub fn is_of_client(said: &[u8]) -> bool {
+    const OF_CLIENT: [&str; 8] = [
+        "srun: error: Unable to",
+        "srun: error: Task launch",
+        "srun: error: Invalid job",
+        "srun: fatal",
+        "sbatch: ",
+        "squeue: ",
+        "scancel: ",
+        "slurm_",
+    ];
+    let said = String::from_utf8_lossy(said);
+    said.lines().any(|line| OF_CLIENT.iter().any(|begin| line.starts_with(begin)))
+}
+
+/// Whether the node has no such program.
+pub(super) fn is_program_missing(engine: &Engine, said: &[u8]) -> bool {
+    matches!(engine, Engine::Slurm(_)) && String::from_utf8_lossy(said).contains("error: execve(): ")
+}
+
+/// Returns why a client failed, as a word, and what to do.
+pub(super) fn reason_of(said: &str, check: &str) -> (&'static str, String) {
+    const SILENT: [&str; 5] = [
+        "Unable to contact slurm controller",
+        "Socket timed out",
+        "Zero Bytes were transmitted",
+        "configuration source",
+        "Connection refused",
+    ];
+    let texts = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
+    if texts(&SILENT) {
+        return ("engine", format!("check that `scontrol ping` answers on this machine, then {check}"));
+    }
+    if said.contains("sbatch: ") {
+        return ("job", format!("correct `args` of the placement, then {check}"));
+    }
+    ("client", check.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Placement;
+    use super::super::client::ClientFailure;
+    use super::*;
+    use crate::error::Code;
+
+    fn cluster(args: &[&str]) -> SlurmCluster {
+        SlurmCluster {
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            folder: "/scratch/me/placed".into(),
+        }
+    }
+
+    #[test]
+    fn a_job_is_that_of_one_runtime_and_has_nothing_secret() {
+        let cluster = cluster(&["--mem=4G", "--dependency=afterok:1"]);
+        let name = super::super::engine::place_name("0a1b2c3d", "w_1", 3);
+        let started = cluster.start(&PlaceStart {
+            name: &name,
+            number: 3,
+            folder: Path::new("/scratch/me/placed/w_1"),
+            program: "/scratch/me/it's/subagent-runtime",
+        });
+        assert_eq!(
+            started.line(),
+            "sbatch --output=/scratch/me/placed/w_1/job.log --open-mode=append --export=NONE \
+             --dependency=singleton --mem=4G --dependency=afterok:1 --parsable --no-requeue \
+             --job-name=subagent-0a1b2c3d-w_1-3"
+        );
+        let script = started.input.unwrap();
+        assert!(script.starts_with("#!/bin/sh\n"), "{script}");
+        assert!(script.contains("subagent-runtime'\\'' hold /scratch/me/placed/w_1 3"), "{script}");
+        assert_eq!(cluster.end(&name).line(), "scancel --me --name=subagent-0a1b2c3d-w_1-3");
+        assert!(cluster.look(&name).line().ends_with("--format=%i|%T|%r --name=subagent-0a1b2c3d-w_1-3"));
+        let dial = cluster.exec("7", "/p", &["dial", "w_1"]).line();
+        assert!(dial.starts_with("srun --jobid=7 --overlap") && dial.ends_with("/p dial w_1"), "{dial}");
+    }
+
+    #[test]
+    fn only_a_terminal_state_is_the_end() {
+        let text = |value: &str| value.to_owned();
+        for (printed, expected) in [
+            ("", PlaceStatus::Absent),
+            ("squeue: error: x\n", PlaceStatus::Absent),
+            ("7|RUNNING|None\n", PlaceStatus::Ready { handle: text("7") }),
+            ("7|PENDING|Resources\n", PlaceStatus::Waiting { handle: text("7"), reason: text("Resources") }),
+            ("7|PENDING|None", PlaceStatus::Waiting { handle: text("7"), reason: text("PENDING") }),
+            ("7|COMPLETING|None", PlaceStatus::Held { handle: text("7"), state: text("COMPLETING") }),
+            ("7|A_LATER_STATE|None", PlaceStatus::Held { handle: text("7"), state: text("A_LATER_STATE") }),
+            ("7|TIMEOUT|None", PlaceStatus::Gone { handle: text("7"), state: text("TIMEOUT") }),
+            ("7|CANCELLED by 1000|None", PlaceStatus::Gone { handle: text("7"), state: text("CANCELLED") }),
+            ("10|PENDING|Dependency\n9|RUNNING|None", PlaceStatus::Ready { handle: text("9") }),
+            ("10|RUNNING|None\n9|FAILED|None", PlaceStatus::Ready { handle: text("10") }),
+            (
+                "9|FAILED|x\n10|NODE_FAIL|x",
+                PlaceStatus::Gone { handle: text("10"), state: text("NODE_FAIL") },
+            ),
+        ] {
+            assert_eq!(status(printed), expected, "{printed}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_a_name() {
+        assert_eq!(cluster_name("Configuration data\nClusterName             = c1\nx = y\n"), Some("c1"));
+        assert_eq!(cluster_name("slurm_load_ctl_conf error"), None);
+    }
+
+    #[test]
+    fn options_that_take_the_job_away_are_refused() {
+        let problem = |args: &[&str]| cluster(args).problem().map(|(key, _)| key);
+        for bad in [
+            "--array=1-3",
+            "-a1-3",
+            "--arr=1",
+            "--wrap=x",
+            "--job-name=x",
+            "-Jx",
+            "--wait",
+            "-W",
+            "--requeue",
+            "-M",
+            "--",
+            "a\0",
+            "--test-only",
+        ] {
+            assert_eq!(problem(&[bad]), Some("args"), "{bad}");
+        }
+        let good = [
+            "--mem=4G",
+            "-p",
+            "gpu",
+            "--time=8:00:00",
+            "--no-requeue",
+            "--wckey=x",
+            "--account=me",
+            "-n1",
+            "-c2",
+        ];
+        assert_eq!(problem(&good), None);
+        let relative = SlurmCluster { folder: "x".into(), ..cluster(&[]) };
+        assert_eq!(relative.problem().unwrap().0, "folder");
+    }
+
+    #[test]
+    fn each_failure_of_a_client_has_advice() {
+        let engine = Engine::Slurm(cluster(&[]));
+        let placement = Placement { name: "cluster".into(), cwd: "/x".into(), program: None, engine };
+        for (said, reason) in [
+            (
+                "squeue: error: x\nslurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+                "engine",
+            ),
+            ("sbatch: error: Batch job submission failed: Invalid partition name specified", "job"),
+            ("srun: error: Unable to confirm allocation for job 1: Job is pending execution", "client"),
+        ] {
+            let error = ClientFailure::Exited(Some(1), said.as_bytes()).error(&placement, "/p");
+            assert_eq!((error.code, &error.details["reason"]), (Code::PlacementUnreachable, &reason.into()));
+        }
+        let missing = b"slurmstepd-n1: error: execve(): /p: No such file or directory";
+        let missing = ClientFailure::Exited(Some(2), missing).error(&placement, "/p");
+        assert!(missing.details["recommendedAction"].as_str().unwrap().contains("prepare cluster"));
+        let there =
+            ClientFailure::Exited(Some(3), b"srun: error: n1: task 0: Exited").error(&placement, "/p");
+        assert_eq!(there.code, Code::PlacementNotPrepared);
+    }
+}

@@ -1,0 +1,191 @@
+//! What `placement check` and `placement prepare` do for a cluster of Slurm.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use subagent_protocol::Code;
+use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
+use subagent_protocol::placement::Placement;
+use subagent_protocol::placement::client::cleaned;
+use subagent_protocol::placement::engine::{ClientCommand, PlaceStart, PlaceStatus};
+use subagent_protocol::placement::slurm::{self, JOB_LOG, SlurmCluster};
+use subagent_protocol::placement::ssh::{path_word, program_beside};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use super::check::{PassedStep, folder_of, same_version};
+use super::prepare::has_no_program;
+use super::remote::{self, LocalProgram, LocalRuntime, Printed, SHORT, command};
+use crate::failure::{Failure, Result};
+use crate::output::CliOutcome;
+
+/// Time limit until the job of the check runs.
+const QUEUE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Checks the clients and the shared folder, and starts and ends a job.
+pub(super) async fn checked(
+    placement: &Placement,
+    cluster: &SlurmCluster,
+    program: &str,
+    steps: &mut Vec<PassedStep>,
+) -> Result<()> {
+    let mut found = |step, found: String| steps.push(PassedStep { step, found });
+    let identity = run(placement, cluster.identify()).await?;
+    let name = slurm::cluster_name(&String::from_utf8_lossy(&identity.stdout)).map(str::to_owned);
+    found("engine", name.unwrap_or_else(|| "a cluster without a name".to_owned()));
+    let folder = shared_folder(cluster)?;
+    let job = format!("subagent-check-{}", std::process::id());
+    let outcome = ran(placement, cluster, (&job, folder.path(), program), &mut found).await;
+    let ended = run(placement, cluster.end(&job)).await;
+    outcome?;
+    ended?;
+    found("job", "started and ended".to_owned());
+    Ok(())
+}
+
+/// Starts a job as for a worker, and looks at the runtime and the folder in it.
+async fn ran(
+    placement: &Placement,
+    cluster: &SlurmCluster,
+    (name, folder, program): (&str, &Path, &str),
+    found: &mut impl FnMut(&'static str, String),
+) -> Result<()> {
+    run(placement, cluster.start(&PlaceStart { name, number: 1, folder, program })).await?;
+    let begun = Instant::now();
+    let job = loop {
+        let printed = run(placement, cluster.look(name)).await?;
+        let last = match slurm::status(&String::from_utf8_lossy(&printed.stdout)) {
+            PlaceStatus::Ready { handle } => break handle,
+            PlaceStatus::Waiting { reason: state, .. } | PlaceStatus::Held { state, .. } => state,
+            PlaceStatus::Gone { state, .. } => {
+                let what = format!("its job ended at once ({state})");
+                return Err(not_usable(placement, program, folder, &what));
+            }
+            PlaceStatus::Absent => "not known".to_owned(),
+        };
+        if begun.elapsed() > QUEUE {
+            let message = format!("the job of the check waits for {} s ({last})", QUEUE.as_secs());
+            return Err(Failure::new(Code::PlacementUnreachable, message)
+                .with("placement", placement.name.as_str())
+                .with("reason", last)
+                .recommend(
+                    "workers wait too; correct `args` of the placement if the reason does not end by itself",
+                ));
+        }
+        sleep(PAUSE).await;
+    };
+    let there = |words: &[&str]| {
+        let (first, rest) = words.split_first().unwrap_or((&program, &[]));
+        remote::run(placement, of_slurm(cluster.exec(&job, first, rest)), None, SHORT)
+    };
+    let version = there(&[program, "--version"]).await.map_err(|failure| {
+        let log = logged(folder);
+        if log.is_empty() { failure } else { not_usable(placement, program, folder, "its job ended") }
+    })?;
+    found("runtime", same_version(placement, program, &version)?);
+    let line = format!("cd {} && pwd", path_word(&placement.cwd));
+    let printed = there(&["/bin/sh", "-c", &line]).await?;
+    found("folder", folder_of(placement, &printed)?);
+    Ok(())
+}
+
+/// The error for a cluster on which the process that holds the job does not start.
+fn not_usable(placement: &Placement, program: &str, folder: &Path, what: &str) -> Failure {
+    let (name, said) = (&placement.name, logged(folder));
+    let after = if said.is_empty() { String::new() } else { format!(": {said}") };
+    Failure::new(Code::PlacementNotPrepared, format!("{program} cannot be used on the nodes: {what}{after}"))
+        .with("placement", name.as_str())
+        .with("program", program)
+        .with("stderr", said)
+        .recommend(format!(
+            "run `subagent placement prepare {name}`; `folder` of the placement must be at the same path on the nodes"
+        ))
+}
+
+fn logged(folder: &Path) -> String {
+    cleaned(&fs::read(folder.join(JOB_LOG)).unwrap_or_default())
+}
+
+/// A folder for one job, beside those of the workers.
+fn shared_folder(cluster: &SlurmCluster) -> Result<tempfile::TempDir> {
+    let create = || {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&cluster.folder)?;
+        tempfile::Builder::new().prefix("check-").tempdir_in(&cluster.folder)
+    };
+    create().map_err(|error| unusable(&cluster.folder, &error))
+}
+
+fn unusable(folder: &str, error: &io::Error) -> Failure {
+    Failure::new(Code::PlacementFolderMissing, format!("the shared folder {folder} cannot be used: {error}"))
+        .with("folder", folder)
+        .recommend("correct `folder` of the placement: a path that this machine and the nodes share")
+}
+
+/// Copies the programs into the shared folder, unless they are there.
+pub(super) fn prepared(
+    placement: &Placement,
+    cluster: &SlurmCluster,
+    runtime: &LocalRuntime,
+) -> Result<CliOutcome> {
+    has_no_program(placement)?;
+    let program = runtime.program(placement);
+    let beside = program_beside(&program, TASK_SERVER_PROGRAM);
+    // The runtime is last: where it is, the other one is too.
+    let copied = copied(&runtime.task_server, &beside)
+        .and_then(|other| Ok(copied(&runtime.own, &program)? || other))
+        .map_err(|error| unusable(&cluster.folder, &error))?;
+    let data = json!({
+        "name": placement.name, "folder": cluster.folder, "program": program,
+        "version": env!("CARGO_PKG_VERSION"), "sha256": runtime.own.sha256, "bytes": runtime.own.bytes,
+        "uploaded": copied,
+    });
+    let done = if copied { "prepared" } else { "is prepared already" };
+    Ok(CliOutcome::report("placement.prepared", data, format!("{} {done}: {program}", placement.name)))
+}
+
+/// Copies a program. Its last step makes it visible.
+fn copied(own: &LocalProgram, program: &str) -> io::Result<bool> {
+    let path = Path::new(program);
+    if LocalProgram::at(path).is_ok_and(|there| there.sha256 == own.sha256) {
+        return Ok(false);
+    }
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut new = tempfile::Builder::new().prefix("upload.").tempfile_in(folder)?;
+    io::copy(&mut File::open(&own.path)?, new.as_file_mut())?;
+    new.as_file().set_permissions(fs::Permissions::from_mode(0o700))?;
+    new.as_file().sync_all()?;
+    new.persist(path)?;
+    Ok(true)
+}
+
+async fn run(placement: &Placement, command: ClientCommand) -> Result<Printed> {
+    let script = command.input.as_deref().map(written).transpose();
+    let script = script.map_err(|error| Failure::new(Code::StorageError, format!("a script: {error}")))?;
+    let client = command.program.clone();
+    let input = script.as_ref().map(tempfile::NamedTempFile::path);
+    let printed = remote::run(placement, of_slurm(command), input, SHORT).await?;
+    if printed.code == 0 { Ok(printed) } else { Err(printed.failure(placement, &client)) }
+}
+
+fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(file.path(), text)?;
+    Ok(file)
+}
+
+/// Returns a command of a client, without variables that change what its options mean.
+fn of_slurm(client: ClientCommand) -> Command {
+    let mut command = command(&client.program, client.arguments);
+    for (name, _) in std::env::vars_os() {
+        if slurm::is_about_job(&name) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
