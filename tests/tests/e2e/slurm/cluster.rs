@@ -163,6 +163,16 @@ impl Slurm {
         self.node = Some(daemon(self.folder.path(), "slurmd"));
     }
 
+    /// The processes of Slurm beside those of a job, which have titles without a path.
+    fn steps(&self) -> Vec<Process> {
+        let is_own = |one: &Process| {
+            let files = fs::read_dir(format!("/proc/{}/fd", one.pid)).into_iter().flatten().flatten();
+            let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+            one.name == "slurmstepd" && files.any(|file| file.starts_with(self.folder.path()))
+        };
+        process::all().into_iter().filter(is_own).collect()
+    }
+
     /// The processes of the cluster, jobs included.
     fn processes(&self) -> Vec<Process> {
         let path = self.folder.path().to_str().unwrap();
@@ -243,6 +253,11 @@ impl Drop for Slurm {
             Signal::SIGTERM,
         );
         let _ = self.munged.wait();
+        // Without a controller, they would report the end of their job for an hour.
+        for step in self.steps() {
+            step.signal(Signal::SIGKILL);
+        }
+        let steps = wait_while(DEADLINE, || Some(self.steps()).filter(|left| !left.is_empty()));
         let processes = wait_while(DEADLINE, || Some(self.processes()).filter(|left| !left.is_empty()));
         for process in processes.iter().flatten() {
             process.signal(Signal::SIGKILL);
@@ -250,7 +265,8 @@ impl Drop for Slurm {
         if std::thread::panicking() {
             let _ = writeln!(std::io::stderr(), "--- slurm: {}", logs(self.folder.path()));
         } else {
-            assert!(left.is_none() && processes.is_none(), "left: {left:?} {processes:?}");
+            let none = left.is_none() && processes.is_none() && steps.is_none();
+            assert!(none, "left: {left:?} {processes:?} {steps:?}");
         }
     }
 }
