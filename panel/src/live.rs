@@ -192,8 +192,8 @@ impl PlaceStream<'_> {
         let mut refresh: Option<Instant> = None;
         // Workers whose rows have changed, and when the last changes were sent.
         let (mut dirty, mut sent_at): (HashSet<WorkerId>, Option<Instant>) = (HashSet::new(), None);
-        // Workers of which only the last event is newer, and when the page is told of them.
-        let (mut seen, mut told): (HashSet<WorkerId>, Instant) = (HashSet::new(), Instant::now());
+        // Workers of which only the last event is newer, and when the page hears of them.
+        let (mut seen, mut seen_due): (HashSet<WorkerId>, Instant) = (HashSet::new(), Instant::now());
         loop {
             let due = refresh.unwrap_or_else(|| Instant::now() + HEARTBEAT);
             let frame = sent_at.map_or_else(Instant::now, |last| last + FRAME);
@@ -222,8 +222,8 @@ impl PlaceStream<'_> {
                     }
                     self.ask(&workers, &mut questions, &address, false).await?;
                 }
-                () = sleep_until(told), if !seen.is_empty() => {
-                    told = Instant::now() + SEEN;
+                () = sleep_until(seen_due), if !seen.is_empty() => {
+                    seen_due = Instant::now() + SEEN;
                     self.say_seen(&workers, seen.drain()).await?;
                 }
                 () = sleep_until(due) => match refresh.take() {

@@ -63,16 +63,22 @@ impl CliContext {
         if Self::is_here(name) {
             return Ok(self);
         }
-        if proc::is_below_guard() {
-            return Err(Failure::new(
-                Code::ForbiddenFromWorker,
-                "a command of a worker must not use the daemons of other hosts",
-            )
-            .with("host", name));
-        }
+        Self::check_hosts_are_allowed().map_err(|failure| failure.with("host", name))?;
         let host = self.host_named(name)?;
         self.host = Some(Arc::new(HostLink::new(host, self.env.home.as_deref())));
         Ok(self)
+    }
+
+    /// Refuses other hosts below a worker: their daemons would take its agent for a person.
+    ///
+    /// # Errors
+    /// `FORBIDDEN_FROM_WORKER`.
+    pub(crate) fn check_hosts_are_allowed() -> Result<()> {
+        let message = "a command of a worker must not use the daemons of other hosts";
+        match proc::is_below_guard() {
+            true => Err(Failure::new(Code::ForbiddenFromWorker, message)),
+            false => Ok(()),
+        }
     }
 
     /// Whether this is the name of this machine.

@@ -23,25 +23,20 @@ pub const JOB_LOG: &str = "job.log";
 
 /// The state of a job whose script has ended by itself.
 pub const COMPLETED: &str = "COMPLETED";
-/// States after which no process of a job runs. Each other one may have processes.
-const ENDED: [&str; 9] = [
-    "BOOT_FAIL",
-    "CANCELLED",
-    COMPLETED,
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "TIMEOUT",
-];
+/// States after which no process of a job runs. Each other one may have processes, also `NODE_FAIL`: the
+/// controller has only lost the node.
+const ENDED: [&str; 8] =
+    ["BOOT_FAIL", "CANCELLED", COMPLETED, "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"];
+/// Short options of `sbatch` without a value, which may stand before others in one word.
+const WITHOUT_VALUE: &str = "HIOQVWhkosv";
 /// States in which a job has not begun.
 const WAITING: [&str; 6] =
     ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"];
 /// Options of `sbatch` that take the job away from us, with their short forms.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 11] = [
     ("--array", "-a"),
     ("--clusters", "-M"),
+    ("--dependency", "-d"),
     ("--help", "-h"),
     ("--job-name", "-J"),
     ("--requeue", ""),
@@ -69,8 +64,13 @@ impl SlurmCluster {
     /// Returns the command that shows the jobs of a name, also those that have ended lately.
     #[must_use]
     pub fn look(&self, name: &str) -> ClientCommand {
-        let options = ["--me", "--noheader", "--states=all", "--format=%i|%T|%r"].map(str::to_owned);
-        ClientCommand::new("squeue", options.into_iter().chain([format!("--name={name}")]))
+        ClientCommand::new("squeue", jobs().chain(["--me".to_owned(), format!("--name={name}")]))
+    }
+
+    /// Returns the command that shows a job, also if it was renamed.
+    #[must_use]
+    pub fn look_at(&self, job: &str) -> ClientCommand {
+        ClientCommand::new("squeue", jobs().chain([format!("--jobs={job}")]))
     }
 
     /// Returns the command that shows the accounting of the jobs of a name. A cluster may have none.
@@ -137,15 +137,16 @@ impl SlurmCluster {
     pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
         let has_nul = self.args.iter().any(|arg| arg.contains('\0'));
         let refused = self.args.iter().any(|arg| is_refused(arg));
-        let script = self.args.iter().any(|arg| arg == "--");
+        let script = self.args.iter().any(|arg| arg == "--" || arg == ":");
         if has_nul {
             return Some(("args", "must not contain a NUL"));
         }
         if refused || script {
             return Some((
                 "args",
-                "must not have `--array`, `--clusters`, `--job-name`, `--requeue`, `--test-only`, `--wait` or \
-                 `--wrap`: each runtime has one job of its own name, which starts once",
+                "must not have `--array`, `--clusters`, `--dependency`, `--job-name`, `--requeue`, \
+                 `--test-only`, `--wait`, `--wrap` or `:`: each runtime has one job of its own name, which \
+                 starts once",
             ));
         }
         super::path_problem(&self.folder).map(|problem| ("folder", problem))
@@ -165,9 +166,22 @@ fn is_refused(arg: &str) -> bool {
     let word = arg.split_once('=').map_or(arg, |(word, _)| word);
     REFUSED.iter().any(|(long, short)| match word.starts_with("--") {
         // Not `--w`, which is also the begin of other options: Slurm refuses it.
-        true => *long == word || (word.len() > "--no".len() && long.starts_with(word)),
-        false => !short.is_empty() && arg.starts_with(short),
+        true => *long == word || (word.len() >= "--no".len() && long.starts_with(word)),
+        false => short.strip_prefix('-').is_some_and(|short| is_in_group(arg, short)),
     })
+}
+
+/// Returns whether a word of short options has this one. The first one with a value is the last.
+fn is_in_group(arg: &str, short: &str) -> bool {
+    let Some(group) = arg.strip_prefix('-') else { return false };
+    let first_with_value = group.find(|letter| !WITHOUT_VALUE.contains(letter));
+    let end = first_with_value.map_or(group.len(), |at| (at + 1).min(group.len()));
+    group.get(..end).is_some_and(|letters| letters.contains(short))
+}
+
+/// The options with which `squeue` prints what [`status`] reads, also of hidden partitions.
+fn jobs() -> impl Iterator<Item = String> {
+    ["--all", "--noheader", "--states=all", "--format=%i|%T|%r"].into_iter().map(str::to_owned)
 }
 
 /// Returns the script of a job, which becomes the process that holds it. A login shell starts it, so
@@ -212,7 +226,9 @@ fn job(line: &str) -> Option<(u64, String, &str, &str)> {
     let (id, state, reason) = (fields.next()?, fields.next()?, fields.next().unwrap_or_default());
     // `CANCELLED by 1000` in the accounting.
     let state = state.split_whitespace().next()?;
-    Some((id.parse().ok()?, id.to_owned(), state, reason.trim()))
+    // Also one of a part of a job, which must not be taken for none.
+    let number = id.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((number.parse().ok()?, id.to_owned(), state, reason.trim()))
 }
 
 /// Whether a variable of this process changes what the clients do: it is of a job, or an option.
@@ -238,6 +254,12 @@ pub fn is_of_client(said: &[u8]) -> bool {
     ];
     let said = String::from_utf8_lossy(said);
     said.lines().any(|line| OF_CLIENT.iter().any(|begin| line.starts_with(begin)))
+}
+
+/// Whether the engine says that it does not know a job.
+#[must_use]
+pub fn is_unknown(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).contains("Invalid job id")
 }
 
 /// Whether the node has no such program.
@@ -280,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_job_is_that_of_one_runtime_and_has_nothing_secret() {
-        let cluster = cluster(&["--mem=4G", "--dependency=afterok:1"]);
+        let cluster = cluster(&["--mem=4G"]);
         let name = super::super::engine::place_name("0a1b2c3d", "w_1", 3);
         let started = cluster.start(&PlaceStart {
             name: &name,
@@ -291,7 +313,7 @@ mod tests {
         assert_eq!(
             started.line(),
             "sbatch --output=/scratch/me/placed/w_1/job.log --open-mode=append --export=NONE \
-             --dependency=singleton --mem=4G --dependency=afterok:1 --parsable --no-requeue \
+             --dependency=singleton --mem=4G --parsable --no-requeue \
              --job-name=subagent-0a1b2c3d-w_1-3"
         );
         let script = started.input.unwrap();
@@ -317,10 +339,12 @@ mod tests {
             ("7|TIMEOUT|None", PlaceStatus::Gone { handle: text("7"), state: text("TIMEOUT") }),
             ("7|CANCELLED by 1000|None", PlaceStatus::Gone { handle: text("7"), state: text("CANCELLED") }),
             ("10|PENDING|Dependency\n9|RUNNING|None", PlaceStatus::Ready { handle: text("9") }),
+            ("7|NODE_FAIL|NodeDown", PlaceStatus::Held { handle: text("7"), state: text("NODE_FAIL") }),
+            ("5+1|RUNNING|None", PlaceStatus::Ready { handle: text("5+1") }),
             ("10|RUNNING|None\n9|FAILED|None", PlaceStatus::Ready { handle: text("10") }),
             (
-                "9|FAILED|x\n10|NODE_FAIL|x",
-                PlaceStatus::Gone { handle: text("10"), state: text("NODE_FAIL") },
+                "9|FAILED|x\n10|OUT_OF_MEMORY|x",
+                PlaceStatus::Gone { handle: text("10"), state: text("OUT_OF_MEMORY") },
             ),
         ] {
             assert_eq!(status(printed), expected, "{printed}");
@@ -350,6 +374,11 @@ mod tests {
             "--",
             "a\0",
             "--test-only",
+            "--te",
+            "--ar=1-2",
+            "-QW",
+            "--dependency=afterok:1",
+            ":",
         ] {
             assert_eq!(problem(&[bad]), Some("args"), "{bad}");
         }
@@ -363,6 +392,8 @@ mod tests {
             "--account=me",
             "-n1",
             "-c2",
+            "-Qpweb",
+            "-Chaswell",
         ];
         assert_eq!(problem(&good), None);
         let relative = SlurmCluster { folder: "x".into(), ..cluster(&[]) };

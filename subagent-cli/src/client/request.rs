@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::placement::PLACED_MODE;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::connect::{DaemonConnection, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
@@ -141,7 +141,7 @@ impl LivenessProbe {
 
     /// Whether silence is that of a connection, which another one replaces.
     pub(super) fn is_redialed(&self) -> bool {
-        self.info.mode == PLACED_MODE || self.far.is_some()
+        self.info.mode == PLACED_MODE
     }
 
     /// Whether the daemon is on another host.
@@ -159,22 +159,27 @@ impl LivenessProbe {
     /// Probes the daemon on a separate connection. A missing daemon is not an error here: the waiting
     /// connection reports it.
     async fn ask(&self, limit: Duration) -> Result<()> {
-        let asked = async {
-            let link = match &self.far {
-                Some(far) => {
-                    Some(Box::pin(far.connect(StartPolicy::OnlyRunning, &RetryBudget::default())).await?)
-                }
-                None => attempt(&self.info.state_dir, Instant::now() + limit).await?,
-            };
-            let Some(mut link) = link else { return Ok(()) };
-            match exchange::<Value>(&mut link, &ApiRequest::get("/v1/daemon"), None).await {
-                Ok(Ok(_)) | Err(_) => Ok(()),
-                Ok(Err(failure)) => Err(failure),
+        let silent = || self.unresponsive("it gives no sign of life");
+        let (link, until) = match &self.far {
+            // Another connection that fails proves nothing about the open one: its login may need a
+            // person. The ssh client notices a dead connection.
+            Some(far) => {
+                let dialed = Box::pin(far.connect(StartPolicy::OnlyRunning, &RetryBudget::default())).await;
+                (dialed.ok(), Instant::now() + limit)
+            }
+            None => {
+                let until = Instant::now() + limit;
+                let connected = timeout_at(until, attempt(&self.info.state_dir, until)).await;
+                (connected.unwrap_or_else(|_| Err(silent()))?, until)
             }
         };
-        timeout(limit, asked)
-            .await
-            .unwrap_or_else(|_| Err::<(), Failure>(self.unresponsive("it gives no sign of life")))
+        let Some(mut link) = link else { return Ok(()) };
+        let request = ApiRequest::get("/v1/daemon");
+        match timeout_at(until, exchange::<Value>(&mut link, &request, None)).await {
+            Ok(Ok(Ok(_)) | Err(_)) => Ok(()),
+            Ok(Ok(Err(failure))) => Err(failure),
+            Err(_) => Err(silent()),
+        }
     }
 }
 

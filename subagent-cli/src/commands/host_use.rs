@@ -4,6 +4,7 @@
 use crate::command_line::group::CommandGroup;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
+use crate::output::advice;
 use subagent_protocol::Code;
 
 use super::CliCommand;
@@ -67,6 +68,8 @@ impl CliCommand {
             },
             Self::Worker(CommandGroup(command)) => match command {
                 WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => There,
+                // It finds the state dirs of its machine.
+                WorkerCommand::List(args) if args.all_workspaces => There,
                 _ => Forwarded,
             },
             Self::Worktree(CommandGroup(command)) => match command {
@@ -117,7 +120,12 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
     let is_typed = typed.is_some();
     let Some(name) = typed.or_else(|| context.host_variable()) else { return Ok(context) };
     match command.host_use() {
-        HostUse::Forwarded => context.at_host(&name),
+        HostUse::Forwarded => {
+            if is_typed && !CliContext::is_here(&name) {
+                advice::name_host(&name);
+            }
+            context.at_host(&name)
+        }
         HostUse::Here if !is_typed => Ok(context),
         // It names this machine, also if it says so.
         HostUse::Here | HostUse::There if CliContext::is_here(&name) => Ok(context),

@@ -262,6 +262,9 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
             None => input.objects("blocks").unwrap_or_default(),
         };
         let attachments = attachments::read(&attach, &context.env.cwd)?;
+        if context.host.is_some() {
+            attachments::check_all_are_sent(&attachments)?;
+        }
         let place = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
         send(message, (blocks, attachments), waits.then_some(&wait), &workspace, place, context)
     });

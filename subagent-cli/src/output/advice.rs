@@ -1,5 +1,8 @@
 //! What to do after an error, and what to type: what the error says of it, else what its code means for a person. Pure.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
@@ -10,6 +13,26 @@ use crate::failure::Failure;
 /// What to do where git has no identity for commits.
 pub const GIT_IDENTITY: &str =
     "set them with `git config --global user.name NAME` and `git config --global user.email ADDRESS`";
+
+/// The host that was typed with this command.
+static TYPED_HOST: OnceLock<String> = OnceLock::new();
+
+/// Names the typed host in all commands that are shown as the next ones.
+pub(crate) fn name_host(name: &str) {
+    // A process has one command.
+    let _ = TYPED_HOST.set(name.to_owned());
+}
+
+/// Returns a command to type next, for the host that was typed with this one.
+#[must_use]
+pub(crate) fn at_typed_host(command: &str) -> Cow<'_, str> {
+    match (TYPED_HOST.get(), command.strip_prefix("subagent ")) {
+        (Some(host), Some(rest)) if !rest.starts_with("--host ") => {
+            format!("subagent --host {host} {rest}").into()
+        }
+        _ => command.into(),
+    }
+}
 
 /// Returns a sentence that says what to do about the error.
 #[must_use]

@@ -8,6 +8,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
+use super::shared::ending_error;
 use super::start::environment::AgentEnvironment;
 use super::worker::{ActorHandle, ActorMessage, ChangeRequest};
 use super::{ApiCaller, Supervisor, worker};
@@ -50,7 +51,7 @@ impl Supervisor {
     /// Returns the error for a worker that has no actor although it is not stopped.
     pub(super) fn abandoned(&self) -> Error {
         if *self.shared.ending.borrow() {
-            return worker::ending();
+            return ending_error();
         }
         Error::new(Code::Internal, "the daemon has lost control of this worker; see its log, and restart it")
             .recommend("run `subagentd stop`: the workers go on, and the next command starts a new daemon")

@@ -17,7 +17,6 @@ use tokio::sync::{Notify, watch};
 use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
 use super::runtimes::stream::channels::PlacedConnections;
-use super::worker::ending;
 use crate::descriptors;
 
 use crate::store::database::identity;
@@ -171,7 +170,7 @@ impl SupervisorState {
     /// `DAEMON_NOT_RUNNING`.
     pub(super) fn admit_worker(&self) -> Result<()> {
         match self.refuses_workers.load(Ordering::Acquire) {
-            true => Err(ending()),
+            true => Err(ending_error()),
             false => Ok(()),
         }
     }
@@ -346,4 +345,9 @@ impl Drop for LiveToken {
     fn drop(&mut self) {
         self.0.live.send_modify(|live| *live = live.saturating_sub(1));
     }
+}
+
+/// Returns the error for requests that the daemon cannot finish because it ends.
+pub(super) fn ending_error() -> Error {
+    Error::new(Code::DaemonNotRunning, "the daemon is ending; ask again").retryable()
 }

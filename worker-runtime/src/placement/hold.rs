@@ -66,14 +66,15 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
             }
         }
         if let Some(socket) = &served {
-            socket.serve(&folder)?;
+            // A failure of one connection: its process tries again.
+            let _ = socket.serve(&folder);
         }
         if reap()? {
             pause = FIRST_PAUSE;
         } else if Instant::now() < look_at {
             continue;
         }
-        if !lives(&folder)? {
+        if !lives(&folder) {
             return Ok(());
         }
         // Another process may look at a lock at this moment, and this one not be the parent of all
@@ -106,10 +107,17 @@ impl HoldSocket {
             // Of a process with this number that was killed.
             _ => {}
         }
-        if let (Ok(job), Ok(cluster)) = (std::env::var("SLURM_JOB_ID"), std::env::var("SLURM_CLUSTER_NAME")) {
-            let name = format!("{JOB_FILE}{}", number.display());
-            std::fs::write(folder.path().join(name), format!("{job} {cluster}\n"))?;
-        }
+        let of_job = |name: &str| {
+            let missing = |error| io::Error::other(format!("{name}: {error}"));
+            std::env::var(name).map_err(missing)
+        };
+        let (job, cluster) = (of_job("SLURM_JOB_ID")?, of_job("SLURM_CLUSTER_NAME")?);
+        let named = folder.path().join(format!("{JOB_FILE}{}", number.display()));
+        // Whole or not at all: the daemon takes a missing one for a place without processes.
+        let new = named.with_extension("new");
+        std::fs::write(&new, format!("{job} {cluster}\n"))?;
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, &named)?;
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path })
@@ -160,6 +168,11 @@ fn reap() -> io::Result<bool> {
     }
 }
 
-fn lives(folder: &PlacedFolder) -> io::Result<bool> {
-    Ok(folder.try_lock(WorkerLock::Runtime)?.is_none() || folder.try_lock(WorkerLock::Guard)?.is_none())
+/// Whether a runtime or a guard lives. A lock that cannot be looked at now, as on a file system whose
+/// server is away, may be held.
+fn lives(folder: &PlacedFolder) -> bool {
+    [WorkerLock::Runtime, WorkerLock::Guard].into_iter().any(|lock| match folder.try_lock(lock) {
+        Ok(free) => free.is_none(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    })
 }

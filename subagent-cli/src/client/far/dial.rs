@@ -40,6 +40,7 @@ pub(super) fn dial(host: &DaemonHost, request: &DialRequest, limit: Duration) ->
         match after_greeting(&conversation.received).map(|rest| rest.map(<[u8]>::to_vec)) {
             Ok(Some(rest)) => {
                 conversation.received = rest;
+                conversation.ssh.greeted();
                 return conversation.ask(request, deadline);
             }
             Ok(None) => conversation = conversation.more(deadline)?,

@@ -1,5 +1,6 @@
 //! The ssh process of one stream: both directions are one socket, which hyper takes as it takes that
-//! of a daemon here. Dropping it ends the process.
+//! of a daemon here. Dropping it ends the process: by a signal before the other side has greeted, later
+//! by the end of its input, because other sessions may share its connection.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -22,6 +23,8 @@ const REST: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(in crate::client) struct SshProcess {
     child: Child,
+    /// Whether `dial-daemon` has answered, which ends with its input.
+    has_greeted: bool,
     said: Arc<Mutex<Vec<u8>>>,
     said_all: Receiver<()>,
 }
@@ -49,7 +52,7 @@ impl SshProcess {
                 let _ = ended.send(());
             })?;
         }
-        Ok((Self { child, said, said_all }, own))
+        Ok((Self { child, has_greeted: false, said, said_all }, own))
     }
 
     /// Returns the exit code and the end of standard error, after the end of the stream.
@@ -60,6 +63,11 @@ impl SshProcess {
         let _ = self.child.kill();
         let code = self.child.wait().ok().and_then(|status| status.code());
         (code, self.said())
+    }
+
+    /// Notes that `dial-daemon` has answered.
+    pub(super) fn greeted(&mut self) {
+        self.has_greeted = true;
     }
 
     /// Returns the end of standard error so far.
@@ -81,7 +89,10 @@ fn keep_end(mut stderr: ChildStderr, said: &Mutex<Vec<u8>>) {
 
 impl Drop for SshProcess {
     fn drop(&mut self) {
-        // The command there ends with its standard input.
+        if self.has_greeted {
+            // The stream is closed, so it ends by itself.
+            return;
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -27,6 +27,25 @@ pub(crate) fn read(paths: &[PathBuf], cwd: &Path) -> Result<Vec<Attachment>> {
     paths.iter().map(|path| one(&cwd.join(path), &mut left)).collect()
 }
 
+/// Refuses files of which an agent on another host would get only the path here.
+///
+/// # Errors
+/// `HOST_UNSUPPORTED{path}`.
+pub(crate) fn check_all_are_sent(attachments: &[Attachment]) -> Result<()> {
+    match attachments.iter().find(|attachment| matches!(attachment.content, Content::Link)) {
+        None => Ok(()),
+        Some(link) => Err(Failure::new(
+            Code::HostUnsupported,
+            format!(
+                "{} is no text, image or sound, and an agent on another host cannot read it here",
+                link.name
+            ),
+        )
+        .with("path", link.uri.as_str())
+        .recommend("copy the file there, and write its path in the message")),
+    }
+}
+
 fn one(path: &Path, left: &mut usize) -> Result<Attachment> {
     let unreadable = |error: io::Error| {
         Failure::input(format!("cannot attach {}: {error}", path.display()))

@@ -12,6 +12,7 @@ use crate::client::DaemonClient;
 use crate::dialog::AboutRequest;
 use crate::exit_code::{NEEDS_ANSWER, TIMEOUT, TurnOutcome};
 use crate::failure::{Failure, Result};
+use crate::output::advice::at_typed_host;
 use crate::output::rule::path_of;
 
 /// The event that ended a wait, as far as it is read.
@@ -97,7 +98,7 @@ pub(crate) fn answer_command(address: &str, event: &WaitedEvent<'_>) -> String {
     let address = if event.task().is_some() { event.worker_id } else { address };
     let is_form = event.event_type() == Some(EventType::ElicitationRequested);
     let command = if is_form { "answer" } else { "approve" };
-    format!("subagent {command} {}", one_line(address))
+    at_typed_host(&format!("subagent {command} {}", one_line(address))).into_owned()
 }
 
 /// Returns the exit code for a wait that ended with an error.

@@ -9,6 +9,7 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::lenient;
 use subagent_protocol::time::Timestamp;
 
+use crate::output::advice::at_typed_host;
 use crate::output::ago::{ago, elapsed};
 use crate::output::page::{TextPage, wrap};
 use crate::output::style::{Style, state_word};
@@ -76,7 +77,8 @@ impl PageRenderer {
     /// Writes a command that a person may want next.
     pub(super) fn next(&mut self, what: &str, command: &str) {
         // A command is never cut: on a line of its own it may be typed as it stands.
-        self.page.word(Style::Dim, what).tail(Style::Plain, "  ", command).end();
+        let command = at_typed_host(command);
+        self.page.word(Style::Dim, what).tail(Style::Plain, "  ", &command).end();
     }
 }
 

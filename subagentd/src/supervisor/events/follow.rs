@@ -11,9 +11,9 @@ use super::follow_below::{EventScope, TasksBelow};
 use super::wait::changed;
 use crate::store::events::{self, history};
 use crate::store::{Connection, EventPage, EventQuery, RowId, Store, WorkerRow, retention, tasks};
-use crate::supervisor::shared::is_ending;
+use crate::supervisor::Supervisor;
+use crate::supervisor::shared::{ending_error, is_ending};
 use crate::supervisor::worker::Snapshot;
-use crate::supervisor::{Supervisor, worker};
 
 /// Reads a worker's events after a cursor, including task events that its stream contains.
 pub(crate) struct WorkerFollower {
@@ -85,7 +85,7 @@ impl WorkerFollower {
                     if *ending.borrow() {
                         // The actors ended because the daemon is ending, not because their workers
                         // are over.
-                        return Err(worker::ending());
+                        return Err(ending_error());
                     }
                     if over && !waits {
                         return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl WorkerFollower {
                             *news = None;
                         },
                         () = self.below.changed() => {}
-                        () = is_ending(ending) => return Err(worker::ending()),
+                        () = is_ending(ending) => return Err(ending_error()),
                     }
                 }
             }

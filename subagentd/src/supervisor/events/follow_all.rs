@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 use super::follow::write_line;
 use crate::store::{RowId, Store, events, workers};
+use crate::supervisor::Supervisor;
 use crate::supervisor::orders::brief;
-use crate::supervisor::shared::is_ending;
+use crate::supervisor::shared::{ending_error, is_ending};
 use crate::supervisor::start::spec;
-use crate::supervisor::{Supervisor, worker};
 
 /// Selects workers and events.
 #[derive(Debug, Clone, Default)]
@@ -78,14 +78,14 @@ impl AllFollower {
             }
             let Some(news) = &mut self.news else { return Ok(Vec::new()) };
             if *self.ending.borrow() {
-                return Err(worker::ending());
+                return Err(ending_error());
             }
             tokio::select! {
                 // Numbers are committed in order, so the page contains all events up to its last one.
                 changed = news.wait_for(|seq| *seq > newest.max(page.seen)) => if changed.is_err() {
-                    return Err(worker::ending());
+                    return Err(ending_error());
                 },
-                () = is_ending(&mut self.ending) => return Err(worker::ending()),
+                () = is_ending(&mut self.ending) => return Err(ending_error()),
             }
         }
     }

@@ -23,8 +23,8 @@ use crate::supervisor::events::follow::cursor;
 use crate::supervisor::events::questions_below::open_below;
 use crate::supervisor::orders::brief;
 use crate::supervisor::policy::is_decided_by_rule;
-use crate::supervisor::shared::is_ending;
-use crate::supervisor::worker::{self, Snapshot};
+use crate::supervisor::shared::{ending_error, is_ending};
+use crate::supervisor::worker::Snapshot;
 
 /// The result of a wait.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ pub(crate) async fn wait(
         if *ending.borrow() {
             // The actors ended because the daemon is ending, not because their workers are
             // over.
-            return Err(worker::ending());
+            return Err(ending_error());
         }
         // The worker may be repaired during a wait with a time limit.
         if news.is_none() {
@@ -202,7 +202,7 @@ pub(crate) async fn wait(
                 news = None;
             },
             () = asked_below(below.as_mut()) => {}
-            () = is_ending(&mut ending) => return Err(worker::ending()),
+            () = is_ending(&mut ending) => return Err(ending_error()),
             () = patience.over() => return Err(gave_up(supervisor, &row, &request, &patience, meaningful, sight).await?),
         }
     }

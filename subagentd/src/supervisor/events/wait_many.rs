@@ -21,10 +21,10 @@ use super::questions_below::QuestionsBelow;
 use super::wait::{asked_below, changed, seconds, sleep_for};
 use crate::store::WorkerRow;
 use crate::store::workers::rest;
+use crate::supervisor::Supervisor;
 use crate::supervisor::events::wait::wait;
-use crate::supervisor::shared::is_ending;
+use crate::supervisor::shared::{ending_error, is_ending};
 use crate::supervisor::worker::Snapshot;
-use crate::supervisor::{Supervisor, worker};
 
 /// Waits until one or all of the workers match. Returns the outcome of each.
 ///
@@ -159,11 +159,11 @@ async fn at_rest(
             return Ok(found);
         }
         if *ending.borrow() {
-            return Err(worker::ending());
+            return Err(ending_error());
         }
         tokio::select! {
             () = resting.changed() => {}
-            () = is_ending(&mut ending) => return Err(worker::ending()),
+            () = is_ending(&mut ending) => return Err(ending_error()),
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::RuntimeConnection;
 use super::place;
+use crate::supervisor::shared::ending_error;
 use crate::supervisor::worker::{ActorHandle, ActorMessage, Revival, RevivalOutcome, Snapshot};
 use crate::supervisor::{Supervisor, entropy};
 
@@ -239,7 +240,7 @@ async fn outcome(handle: &ActorHandle, begun: Instant, deadline: Instant) -> Res
             Some(Revival { outcome: Some(outcome), .. }) => outcome.clone(),
             _ => Ok(()),
         },
-        Ok(Err(_)) => Err(crate::supervisor::worker::ending()),
+        Ok(Err(_)) => Err(ending_error()),
         Err(_) => {
             let message =
                 format!("the agent was not ready within {} s; it goes on starting", RESTART.as_secs());

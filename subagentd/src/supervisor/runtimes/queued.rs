@@ -99,7 +99,11 @@ async fn request(
     })?;
     let (name, program) = (carrier.place_name(worker, number), carrier.program());
     let start = PlaceStart { name: &name, number, folder: &folder, program: &program };
-    successful(carrier, output(carrier, engine.start(&start)).await?)?;
+    if let Err(error) = output(carrier, engine.start(&start)).await.and_then(|said| successful(carrier, said))
+    {
+        // Without an answer, it may have taken the request.
+        return if is_silence(&error) { Ok(Err(error)) } else { Err(error) };
+    }
     subagent_failpoint::hit("queued.after_start");
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {
@@ -110,6 +114,12 @@ async fn request(
         sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
     }
+}
+
+/// Whether the engine gave no answer, so that it may have carried out a request.
+fn is_silence(error: &Error) -> bool {
+    let reason = error.details.get("reason").and_then(serde_json::Value::as_str);
+    error.code == Code::PlacementUnreachable && matches!(reason, Some("engine") | None)
 }
 
 /// Returns whether the engine may have been asked for the place of this runtime. The file is there
@@ -153,8 +163,8 @@ pub(super) async fn end_of(
     worker: &WorkerId,
     number: u64,
 ) -> Option<String> {
-    match settled(carrier, engine, worker, number).await {
-        Ok(PlaceStatus::Gone { handle, state }) => Some(format!("job {handle}: {state}")),
+    match timeout(ENDING_TIMEOUT, settled(carrier, engine, worker, number)).await {
+        Ok(Ok(PlaceStatus::Gone { handle, state })) => Some(format!("job {handle}: {state}")),
         _ => None,
     }
 }
@@ -200,15 +210,17 @@ async fn forgotten(
     // A cluster without accounting may not have this client.
     if let Ok(look_back) = output(carrier, engine.look_back(&carrier.place_name(worker, number))).await
         && look_back.status.success()
-        && let status @ PlaceStatus::Gone { .. } = slurm::status(&String::from_utf8_lossy(&look_back.stdout))
     {
-        return Ok(status);
+        match slurm::status(&String::from_utf8_lossy(&look_back.stdout)) {
+            PlaceStatus::Absent => {}
+            status => return Ok(status),
+        }
     }
     if !carrier.folder(worker).is_dir() {
         return Err(unreachable("the worker's folder is gone: is the shared file system mounted?", ""));
     }
     let file = carrier.folder(worker).join(format!("{JOB_FILE}{number}"));
-    let Some((handle, cluster)) = read_job(&file) else {
+    let Some((handle, cluster)) = read_job(&file)? else {
         // No process of this place has begun.
         return Ok(PlaceStatus::Gone { handle: String::new(), state: "not known".to_owned() });
     };
@@ -216,6 +228,17 @@ async fn forgotten(
     let identity = String::from_utf8_lossy(&identity.stdout);
     match slurm::cluster_name(&identity) {
         Some(name) if name == cluster => {
+            // It may have another name now.
+            let said = output(carrier, engine.look_at(&handle)).await?;
+            match slurm::status(&String::from_utf8_lossy(&said.stdout)) {
+                PlaceStatus::Absent if said.status.success() || slurm::is_unknown(&said.stderr) => {}
+                PlaceStatus::Absent => {
+                    return Err(successful(carrier, said)
+                        .err()
+                        .unwrap_or_else(|| unreachable("the engine shows no job", "")));
+                }
+                status => return Ok(status),
+            }
             Ok(PlaceStatus::Gone { handle, state: "ended, and forgotten by the engine".to_owned() })
         }
         name => {
@@ -228,10 +251,20 @@ async fn forgotten(
     }
 }
 
-fn read_job(file: &Path) -> Option<(String, String)> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let (job, cluster) = text.trim().split_once(' ')?;
-    Some((job.to_owned(), cluster.to_owned()))
+/// Returns the job and the cluster that a place has named; `None` if no process of it has begun.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE` if that cannot be read.
+fn read_job(file: &Path) -> Result<Option<(String, String)>> {
+    let unreadable = |why: &str| unreachable(&format!("{} cannot be read: {why}", file.display()), "");
+    match std::fs::read_to_string(file) {
+        Ok(text) => match text.trim().split_once(' ') {
+            Some((job, cluster)) => Ok(Some((job.to_owned(), cluster.to_owned()))),
+            None => Err(unreadable("it has no job")),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(&error.to_string())),
+    }
 }
 
 async fn look(carrier: &Carrier, engine: &SlurmCluster, name: &str) -> Result<PlaceStatus> {

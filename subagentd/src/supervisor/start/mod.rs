@@ -307,11 +307,9 @@ pub(super) async fn stop_all(supervisor: &Supervisor) -> Result<()> {
     let stops = supervisor.shared.last_workers().await?.into_iter().map(|row| {
         let this = supervisor.clone();
         tokio::spawn(async move {
-            match this.roster.adopted(&this.shared, &row).await {
-                Ok(handle) => stop(&this, &handle, None, None).await.map(drop),
-                // It is set aside, and logged as such.
-                Err(_) => Ok(()),
-            }
+            // One that is set aside is logged as such.
+            let Ok(handle) = this.roster.adopted(&this.shared, &row).await else { return Ok(()) };
+            stop(&this, &handle, None, None).await.map(drop)
         })
     });
     let mut first = Ok(());

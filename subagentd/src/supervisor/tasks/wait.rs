@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::{TaskCaller, shown};
 use crate::or_never::sleep_until;
 use crate::store::tasks::{self, TaskRow};
-use crate::supervisor::shared::is_ending;
+use crate::supervisor::Supervisor;
+use crate::supervisor::shared::{ending_error, is_ending};
 use crate::supervisor::tasks::shown::with_worktree;
 use crate::supervisor::worker::Snapshot;
-use crate::supervisor::{Supervisor, worker};
 
 /// Waits until a task has ended, its progress differs from `known`, or the time is over.
 /// Returns its state then.
@@ -66,11 +66,11 @@ pub(crate) async fn wait_task(
                 // The worker is stopped, and so the task has ended.
                 news = None;
             },
-            () = is_ending(&mut ending) => return Err(worker::ending()),
+            () = is_ending(&mut ending) => return Err(ending_error()),
             () = sleep_until(deadline) => return Ok(shown::shown(&row)),
         }
         if *ending.borrow() {
-            return Err(worker::ending());
+            return Err(ending_error());
         }
     }
 }

@@ -97,7 +97,7 @@ impl Actor {
     }
 
     /// Returns whether the worker is to stop or has stopped.
-    pub(super) fn stops(&self) -> bool {
+    pub(in crate::supervisor::worker) fn stops(&self) -> bool {
         matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped)
     }
 

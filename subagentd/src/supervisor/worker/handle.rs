@@ -14,7 +14,7 @@ use super::message::ActorMessage;
 use super::run;
 use super::snapshot::Snapshot;
 use crate::store::{ControllerRow, RowId, WorkerRow};
-use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::shared::{SupervisorState, ending_error};
 
 /// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -101,12 +101,7 @@ impl ActorHandle {
             mpsc::error::TrySendError::Full(_) => {
                 Error::new(Code::WorkerBusy, "too many requests wait for this worker").retryable()
             }
-            mpsc::error::TrySendError::Closed(_) => ending(),
+            mpsc::error::TrySendError::Closed(_) => ending_error(),
         })
     }
-}
-
-/// Returns the error for requests that the daemon cannot finish because it ends.
-pub(in crate::supervisor) fn ending() -> Error {
-    Error::new(Code::DaemonNotRunning, "the daemon is ending; ask again").retryable()
 }

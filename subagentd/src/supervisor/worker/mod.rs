@@ -26,7 +26,7 @@ mod worktree;
 use std::time::Duration;
 
 pub(super) use child_cancel::broken;
-pub(super) use handle::{ActorHandle, ending};
+pub(super) use handle::ActorHandle;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::records::{SessionUpdates, input};
 pub(super) use message::{

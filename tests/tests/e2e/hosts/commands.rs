@@ -185,8 +185,10 @@ fn an_agent_cannot_use_other_hosts() {
     sandbox.init();
     let id = worker(&sandbox);
     let program = sandbox.executable("subagent");
-    let said = sandbox.send(&id, &format!("!shell {program} --host lap ls --json; true"));
-    assert!(said.to_string().contains("FORBIDDEN_FROM_WORKER"), "{said}");
+    for words in ["--host lap ls", "ls --all-hosts"] {
+        let said = sandbox.send(&id, &format!("!shell {program} {words} --json; true"));
+        assert!(said.to_string().contains("FORBIDDEN_FROM_WORKER"), "{words}: {said}");
+    }
     // Below a worker, the other end is a process of that worker for the daemon.
     let request = json!({"cwd": sandbox.workspace(), "policy": "running"});
     let stop = format!(

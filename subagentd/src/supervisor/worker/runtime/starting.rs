@@ -117,8 +117,11 @@ pub(crate) async fn worktree_made(actor: &mut Actor, made: Result<()>) {
 
 /// An engine has answered: the runtime that waited for its place starts, waits on, or has failed.
 pub(crate) async fn place_answered(actor: &mut Actor, answer: Result<PlaceTurn>) {
-    actor.runtime.answer = Some(answer);
-    start_runtime(actor).await;
+    // A stop withdraws the place.
+    if !actor.stops() {
+        actor.runtime.answer = Some(answer);
+        start_runtime(actor).await;
+    }
 }
 
 /// Starts a runtime without a message if the worker lacks one and the last attempt is old enough.

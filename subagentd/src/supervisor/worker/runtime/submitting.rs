@@ -18,7 +18,14 @@ use crate::supervisor::worker::actor::Actor;
 
 /// Starts a placed runtime. Without an answer, a stream decides whether it lives.
 pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
-    let live = LiveToken::take(&actor.shared)?;
+    let live = match LiveToken::take(&actor.shared) {
+        Ok(live) => live,
+        Err(error) => {
+            // The place is asked for again with the next start.
+            (actor.runtime.waits, actor.runtime.answer) = (None, None);
+            return Err(error);
+        }
+    };
     gone::end_strays(actor).await;
     if is_queued(actor)? {
         return Ok(());
