@@ -320,7 +320,9 @@ mod tests {
         assert!(script.starts_with("#!/bin/sh\n"), "{script}");
         assert!(script.contains("subagent-runtime'\\'' hold /scratch/me/placed/w_1 3"), "{script}");
         assert_eq!(cluster.end(&name).line(), "scancel --me --name=subagent-0a1b2c3d-w_1-3");
-        assert!(cluster.look(&name).line().ends_with("--format=%i|%T|%r --name=subagent-0a1b2c3d-w_1-3"));
+        assert!(
+            cluster.look(&name).line().ends_with("--format=%i|%T|%r --me --name=subagent-0a1b2c3d-w_1-3")
+        );
         let dial = cluster.exec("7", "/p", &["dial", "w_1"]).line();
         assert!(dial.starts_with("srun --jobid=7 --overlap") && dial.ends_with("/p dial w_1"), "{dial}");
     }
