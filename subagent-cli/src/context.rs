@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use subagent_config::discovery::{self, LoadedConfig};
-use subagent_config::environment::account_home;
+use subagent_config::environment::{NO_AUTOSTART, account_home};
 use subagent_config::placements::LOCAL;
 use subagent_config::{Environment, Workspace, hosts, proc, unknown};
 use subagent_protocol::Code;
@@ -55,18 +55,26 @@ impl CliContext {
         Ok(Self { env, format, typed, host: None })
     }
 
-    /// Returns the context for the host that the command line or `SUBAGENT_HOST` names.
+    /// Returns the context for the host that the command line or `SUBAGENT_HOST` names. `starts_daemon`:
+    /// whether its daemon is started if its workspace is in use, unless `SUBAGENT_NO_AUTOSTART` forbids it.
     ///
     /// # Errors
     /// `HOST_NOT_FOUND{host,available}`, `FORBIDDEN_FROM_WORKER`, and those of the config file.
-    pub(crate) fn at_host(mut self, name: &str) -> Result<Self> {
+    pub(crate) fn at_host(mut self, name: &str, starts_daemon: bool) -> Result<Self> {
         if Self::is_here(name) {
             return Ok(self);
         }
         Self::check_hosts_are_allowed().map_err(|failure| failure.with("host", name))?;
         let host = self.host_named(name)?;
-        self.host = Some(Arc::new(HostLink::new(host, self.env.home.as_deref())));
+        let link = HostLink::new(host, self.env.home.as_deref());
+        let starts = starts_daemon && !self.forbids_autostart();
+        self.host = Some(Arc::new(if starts { link } else { link.only_running() }));
         Ok(self)
+    }
+
+    /// Whether `SUBAGENT_NO_AUTOSTART` forbids that a command starts the daemon.
+    pub(crate) fn forbids_autostart(&self) -> bool {
+        self.env.var(NO_AUTOSTART).is_some_and(|value| value != "0")
     }
 
     /// Refuses other hosts below a worker: their daemons would take its agent for a person.

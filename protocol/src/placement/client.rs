@@ -42,6 +42,7 @@ impl ClientFailure<'_> {
             Self::TimedOut(said) => {
                 let said = cleaned(said);
                 unreachable(format!("{place} did not answer in time{}", after_colon(&said)))
+                    .with("reason", "timeout")
                     .with("stderr", said)
                     .recommend(check)
             }

@@ -1,7 +1,7 @@
 //! A job of a Slurm cluster: the command lines of Slurm's clients, and what they print. A job belongs
 //! to one runtime, and ends with it. Its name is its handle.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -231,9 +231,12 @@ fn job(line: &str) -> Option<(u64, String, &str, &str)> {
     Some((number.parse().ok()?, id.to_owned(), state, reason.trim()))
 }
 
-/// Whether a variable of this process changes what the clients do: it is of a job, or an option.
-#[must_use]
-pub fn is_about_job(name: &OsStr) -> bool {
+/// Returns the variables of this process that change what the clients do: those of a job, and options.
+pub fn variables_about_jobs() -> impl Iterator<Item = OsString> {
+    std::env::vars_os().map(|(name, _)| name).filter(|name| is_about_job(name))
+}
+
+fn is_about_job(name: &OsStr) -> bool {
     const PREFIXES: [&str; 6] = ["SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_", "SACCT_"];
     let name = name.to_string_lossy();
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != "SLURM_CONF"

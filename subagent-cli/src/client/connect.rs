@@ -27,7 +27,7 @@ pub(super) struct DaemonConnection {
     /// The state dir of the requests; `None` if the daemon was found without one.
     pub(super) folder: Option<StateFolder>,
     pub(super) since: Instant,
-    /// The process that carries the bytes, if the daemon is on another host. It ends with this.
+    /// The process that carries the bytes, if the daemon is on another host. It ends after this.
     #[expect(dead_code, reason = "it is only held")]
     pub(super) ssh: Option<SshProcess>,
 }

@@ -106,7 +106,7 @@ impl DaemonClient {
     /// Creates a client for commands of a workspace. It starts the daemon if necessary.
     #[must_use]
     pub fn new(context: &CliContext, workspace: &Workspace) -> Self {
-        let refuse = context.env.var("SUBAGENT_NO_AUTOSTART").is_some_and(|value| value != "0");
+        let refuse = context.forbids_autostart();
         let start = if refuse { StartPolicy::Refuse } else { StartPolicy::Start };
         Self::with_policy(context, workspace, start)
     }

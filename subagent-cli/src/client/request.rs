@@ -144,11 +144,6 @@ impl LivenessProbe {
         self.info.mode == PLACED_MODE
     }
 
-    /// Whether the daemon is on another host.
-    pub(super) fn is_far(&self) -> bool {
-        self.far.is_some()
-    }
-
     fn unresponsive(&self, what: &str) -> Failure {
         match &self.far {
             None => unresponsive(&self.info, what),
@@ -162,7 +157,7 @@ impl LivenessProbe {
         let silent = || self.unresponsive("it gives no sign of life");
         let (link, until) = match &self.far {
             // Another connection that fails proves nothing about the open one: its login may need a
-            // person. The ssh client notices a dead connection.
+            // person. The ssh client ends a dead one (`ServerAliveInterval`).
             Some(far) => {
                 let dialed = Box::pin(far.connect(StartPolicy::OnlyRunning, &RetryBudget::default())).await;
                 (dialed.ok(), Instant::now() + limit)

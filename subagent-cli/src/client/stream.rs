@@ -163,7 +163,6 @@ impl EventSubscription<'_> {
                 Some(StreamEndReason::Failed(failure)) => return Err(failure),
                 Some(StreamEndReason::Leaving) => Lost::Leaving,
                 None => match with_liveness_probe(&probe, deadline, lines.next()).await {
-                    Err(failure) if probe.is_far() => Lost::Broken(failure.message),
                     Err(failure) => return Err(failure),
                     Ok(Ok(Some(found))) => match self.take(&found)? {
                         events if events.is_empty() => continue,

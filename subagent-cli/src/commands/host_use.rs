@@ -70,20 +70,65 @@ impl CliCommand {
                 WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => There,
                 // It finds the state dirs of its machine.
                 WorkerCommand::List(args) if args.all_workspaces => There,
-                _ => Forwarded,
+                WorkerCommand::List(_)
+                | WorkerCommand::Show(_)
+                | WorkerCommand::Stop(_)
+                | WorkerCommand::Logs(_)
+                | WorkerCommand::Inspect(_)
+                | WorkerCommand::Restart(_)
+                | WorkerCommand::Resume(_)
+                | WorkerCommand::Set(_)
+                | WorkerCommand::Rm(_) => Forwarded,
             },
             Self::Worktree(CommandGroup(command)) => match command {
                 WorktreeCommand::List(_) | WorktreeCommand::Show(_) | WorktreeCommand::Diff(_) => Forwarded,
-                _ => There,
+                WorktreeCommand::Setup(_)
+                | WorktreeCommand::Remove(_)
+                | WorktreeCommand::Discard(_)
+                | WorktreeCommand::Land(_)
+                | WorktreeCommand::Prune(_) => There,
             },
             Self::Task(CommandGroup(command)) => match command {
                 TaskCommand::Run(_) | TaskCommand::Merge(_) => There,
-                _ => Forwarded,
+                TaskCommand::List(_)
+                | TaskCommand::Show(_)
+                | TaskCommand::Wait(_)
+                | TaskCommand::Message(_)
+                | TaskCommand::Result(_)
+                | TaskCommand::Cancel(_)
+                | TaskCommand::Prune(_) => Forwarded,
             },
-            Self::Schedule(CommandGroup(ScheduleCommand::Add(_)))
-            | Self::Trigger(CommandGroup(TriggerCommand::Add(_))) => There,
-            Self::Daemon(CommandGroup(DaemonCommand::Status(_))) => Forwarded,
-            Self::Daemon(_) => There,
+            Self::Schedule(CommandGroup(command)) => match command {
+                ScheduleCommand::Add(_) => There,
+                ScheduleCommand::List(_)
+                | ScheduleCommand::Show(_)
+                | ScheduleCommand::Log(_)
+                | ScheduleCommand::Pause(_)
+                | ScheduleCommand::Resume(_)
+                | ScheduleCommand::Run(_)
+                | ScheduleCommand::Rm(_) => Forwarded,
+            },
+            Self::Trigger(CommandGroup(command)) => match command {
+                TriggerCommand::Add(_) => There,
+                TriggerCommand::List(_)
+                | TriggerCommand::Show(_)
+                | TriggerCommand::Log(_)
+                | TriggerCommand::Pause(_)
+                | TriggerCommand::Resume(_)
+                | TriggerCommand::Run(_)
+                | TriggerCommand::Fire(_)
+                | TriggerCommand::Rm(_) => Forwarded,
+            },
+            Self::Daemon(CommandGroup(command)) => match command {
+                DaemonCommand::Status(_) => Forwarded,
+                DaemonCommand::Start(_)
+                | DaemonCommand::Stop(_)
+                | DaemonCommand::Restart(_)
+                | DaemonCommand::List(_)
+                | DaemonCommand::Logs(_)
+                | DaemonCommand::Install(_)
+                | DaemonCommand::Uninstall(_) => There,
+            },
             Self::Usage(_)
             | Self::Ls(_)
             | Self::Top(_)
@@ -103,11 +148,16 @@ impl CliCommand {
             | Self::Turn(_)
             | Self::Queue(_)
             | Self::Tree(_)
-            | Self::Schedule(_)
-            | Self::Trigger(_)
             | Self::Notify(_)
             | Self::Prune(_) => Forwarded,
         }
+    }
+}
+
+impl CliCommand {
+    /// Whether the daemon there is started for the command, if its workspace is in use.
+    fn starts_daemon(&self) -> bool {
+        !matches!(self, Self::Daemon(_))
     }
 }
 
@@ -124,7 +174,7 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
             if is_typed && !CliContext::is_here(&name) {
                 advice::name_host(&name);
             }
-            context.at_host(&name)
+            context.at_host(&name, command.starts_daemon())
         }
         HostUse::Here if !is_typed => Ok(context),
         // It names this machine, also if it says so.

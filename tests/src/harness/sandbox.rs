@@ -238,6 +238,25 @@ impl TestSandbox {
         text(&data["workerId"])
     }
 
+    /// Starts a worker of the launcher `demo` at this placement, and returns its id.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    #[must_use]
+    #[track_caller]
+    pub fn start_on(&self, place: &str) -> String {
+        let data = self.try_start_on(place).data_of("worker.started");
+        assert_eq!(data["state"], "idle", "{data}");
+        text(&data["workerId"])
+    }
+
+    /// Starts one that may fail.
+    #[track_caller]
+    pub fn try_start_on(&self, place: &str) -> Output {
+        self.run(&["worker", "start", "--launcher", "demo", "--on", place])
+    }
+
     /// Returns the data of `worker show`.
     #[must_use]
     #[track_caller]

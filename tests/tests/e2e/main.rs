@@ -118,7 +118,6 @@ mod ssh {
     mod bad;
     mod delegation;
     mod prepare;
-    mod starts;
     mod turns;
 }
 

@@ -35,6 +35,8 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(crate) struct HostLink {
     host: DaemonHost,
     limit: Duration,
+    /// Whether the search for the workspace starts its daemon.
+    policy: DialPolicy,
     /// The file with the time of its last answer.
     answered: Option<PathBuf>,
     /// The conversation that found the workspace. The first client takes it.
@@ -46,13 +48,19 @@ impl HostLink {
     #[must_use]
     pub(crate) fn new(host: DaemonHost, home: Option<&Path>) -> Self {
         let answered = answered::path(home, &host.name);
-        Self { host, limit: DIAL_LIMIT, answered, found: Mutex::new(None) }
+        Self { host, limit: DIAL_LIMIT, policy: DialPolicy::IfUsed, answered, found: Mutex::new(None) }
     }
 
     /// Sets the maximum time for a connection.
     #[must_use]
     pub(crate) fn within(self, limit: Duration) -> Self {
         Self { limit, ..self }
+    }
+
+    /// Starts no daemon for the search of the workspace.
+    #[must_use]
+    pub(crate) fn only_running(self) -> Self {
+        Self { policy: DialPolicy::Running, ..self }
     }
 
     /// The name in the config file.
@@ -68,14 +76,14 @@ impl HostLink {
     }
 
     /// Returns the workspace of a command with this `--cwd`, a path there. If the workspace is in use, its daemon
-    /// is started.
+    /// is started, unless this link is for running ones only.
     ///
     /// # Errors
     /// `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`, and those of the workspace and the daemon there.
     pub(crate) fn workspace(&self, typed_cwd: Option<&Path>) -> Result<Workspace> {
         let typed = typed_cwd.filter(|path| !path.as_os_str().is_empty());
         let cwd = typed.map(|path| path.to_string_lossy().into_owned()).or_else(|| self.host.cwd.clone());
-        let request = DialRequest { cwd, policy: DialPolicy::IfUsed, after: None };
+        let request = DialRequest { cwd, policy: self.policy, after: None };
         let mut dialed = dial(&self.host, &request, self.limit)?;
         self.note();
         let Some(there) = dialed.reply.workspace.clone() else {

@@ -22,7 +22,8 @@ const REST: Duration = Duration::from_millis(500);
 /// A running ssh client.
 #[derive(Debug)]
 pub(in crate::client) struct SshProcess {
-    child: Child,
+    /// Absent once it was waited for.
+    child: Option<Child>,
     /// Whether `dial-daemon` has answered, which ends with its input.
     has_greeted: bool,
     said: Arc<Mutex<Vec<u8>>>,
@@ -52,16 +53,21 @@ impl SshProcess {
                 let _ = ended.send(());
             })?;
         }
-        Ok((Self { child, has_greeted: false, said, said_all }, own))
+        Ok((Self { child: Some(child), has_greeted: false, said, said_all }, own))
     }
 
     /// Returns the exit code and the end of standard error, after the end of the stream.
     pub(super) fn ended(mut self) -> (Option<i32>, Vec<u8>) {
         // A shared connection may keep standard error open.
-        let _ = self.said_all.recv_timeout(REST);
-        // A process that is ending keeps its exit code.
-        let _ = self.child.kill();
-        let code = self.child.wait().ok().and_then(|status| status.code());
+        let is_ending = self.said_all.recv_timeout(REST).is_ok();
+        let child = if is_ending || !self.has_greeted { self.child.take() } else { None };
+        let code = child.and_then(|mut child| {
+            if !is_ending {
+                // A process that is ending keeps its exit code.
+                let _ = child.kill();
+            }
+            child.wait().ok()?.code()
+        });
         (code, self.said())
     }
 
@@ -89,11 +95,14 @@ fn keep_end(mut stderr: ChildStderr, said: &Mutex<Vec<u8>>) {
 
 impl Drop for SshProcess {
     fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
         if self.has_greeted {
-            // The stream is closed, so it ends by itself.
+            // The stream is closed, so it ends by itself, or with the other sessions of its connection.
+            // It is reaped then; without a thread, at the end of this process.
+            let _ = thread::Builder::new().name("ssh".to_owned()).spawn(move || child.wait());
             return;
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }

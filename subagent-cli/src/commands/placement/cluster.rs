@@ -182,10 +182,8 @@ fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
 /// Returns a command of a client, without variables that change what its options mean.
 fn of_slurm(client: ClientCommand) -> Command {
     let mut command = command(&client.program, client.arguments);
-    for (name, _) in std::env::vars_os() {
-        if slurm::is_about_job(&name) {
-            command.env_remove(name);
-        }
+    for name in slurm::variables_about_jobs() {
+        command.env_remove(name);
     }
     command
 }

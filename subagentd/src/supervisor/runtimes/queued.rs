@@ -119,7 +119,7 @@ async fn request(
 /// Whether the engine gave no answer, so that it may have carried out a request.
 fn is_silence(error: &Error) -> bool {
     let reason = error.details.get("reason").and_then(serde_json::Value::as_str);
-    error.code == Code::PlacementUnreachable && matches!(reason, Some("engine") | None)
+    error.code == Code::PlacementUnreachable && matches!(reason, Some("engine" | "timeout"))
 }
 
 /// Returns whether the engine may have been asked for the place of this runtime. The file is there
@@ -231,12 +231,8 @@ async fn forgotten(
             // It may have another name now.
             let said = output(carrier, engine.look_at(&handle)).await?;
             match slurm::status(&String::from_utf8_lossy(&said.stdout)) {
-                PlaceStatus::Absent if said.status.success() || slurm::is_unknown(&said.stderr) => {}
-                PlaceStatus::Absent => {
-                    return Err(successful(carrier, said)
-                        .err()
-                        .unwrap_or_else(|| unreachable("the engine shows no job", "")));
-                }
+                PlaceStatus::Absent if slurm::is_unknown(&said.stderr) => {}
+                PlaceStatus::Absent => drop(successful(carrier, said)?),
                 status => return Ok(status),
             }
             Ok(PlaceStatus::Gone { handle, state: "ended, and forgotten by the engine".to_owned() })
@@ -321,10 +317,8 @@ fn successful(carrier: &Carrier, output: Output) -> Result<Output> {
 /// Returns a command of a client, without variables that change what its options mean.
 pub(super) fn clean_client(command: ClientCommand) -> Command {
     let mut client = clean(Command::new(command.program), command.arguments);
-    for (name, _) in std::env::vars_os() {
-        if slurm::is_about_job(&name) {
-            client.env_remove(name);
-        }
+    for name in slurm::variables_about_jobs() {
+        client.env_remove(name);
     }
     client
 }

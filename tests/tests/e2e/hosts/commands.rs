@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Running, SshHost, TestSandbox, executables, wait_until};
+use subagent_tests::harness::{On, Running, SshHost, TestSandbox, executables, wait_until};
 
 use super::far_client::{at_lap, away, host};
 use crate::docs::session;
@@ -94,7 +94,13 @@ fn the_variable_counts_as_the_flag_which_overrides_it() {
     let _ = away(&sandbox, &["launcher", "list"]).env("SUBAGENT_HOST", "nowhere").run().data();
     let config = sandbox.file("home/.config/subagent/config.yaml");
     let with_config = ["cancel", "one", "--config", config.to_str().unwrap()];
-    let refused = [&["run", "demo", "x"][..], &["summary", "one"], &["daemon", "stop"], &["land", "x"]];
+    let refused = [
+        &["run", "demo", "x"][..],
+        &["summary", "one"],
+        &["daemon", "stop"],
+        &["land", "x"],
+        &["worker", "list", "--all-workspaces"],
+    ];
     for command in refused.into_iter().chain([&with_config[..]]) {
         let error = at_lap(&sandbox, command).run().error("HOST_UNSUPPORTED");
         assert_eq!(error["details"]["host"], "lap", "{error}");
@@ -175,6 +181,44 @@ fn dial_daemon_passes_bytes_and_ends_with_its_input() {
     assert!(lines[2].contains("\"daemon\""), "{text}");
     assert!(text.contains("200 OK") && text.contains("daemon.shown"), "{text}");
     drop(input);
+    sandbox.finish();
+}
+
+#[test]
+fn what_follows_is_for_the_same_host_and_needs_no_file_of_this_machine() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = host(&sandbox) else { return };
+    sandbox.init();
+    let id = worker(&sandbox);
+    let asked = sandbox.send(&id, "!ask edit notes.md\n!say done");
+    assert!(asked["requestId"].is_string(), "{asked}");
+    let ls = sandbox.command("subagent").args(["--host", "lap", "ls"]).cwd(sandbox.file("away"));
+    let seen = ls.at_terminal(120, On::Both).screen().bytes;
+    assert!(seen.contains("subagent --host lap approve"), "{seen}");
+    let _ = sandbox.approve(&id, &asked["requestId"], "allow").data_of("approval.decided");
+    fs::write(sandbox.file("away/report.pdf"), b"%PDF-1.7 \0").unwrap();
+    let send = ["send", &id, "look", "--attach", "report.pdf"];
+    let error = at_lap(&sandbox, &send).run().error("HOST_UNSUPPORTED");
+    assert!(error["message"].as_str().unwrap().contains("report.pdf"), "{error}");
+    let _ = sandbox.run(&["worker", "stop", &id]).data();
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_is_looked_at_is_not_started() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = host(&sandbox) else { return };
+    sandbox.init();
+    let status = || at_lap(&sandbox, &["daemon", "status"]).run().data_of("daemon.shown");
+    assert_eq!(status()["running"], true);
+    let stop = sandbox.command("subagentd").args(["stop", "--json"]).run();
+    assert!(stop.status.success(), "{stop}");
+    assert_eq!(status()["running"], false);
+    let listed = at_lap(&sandbox, &["ls"]).env("SUBAGENT_NO_AUTOSTART", "1").run();
+    listed.error("DAEMON_NOT_RUNNING");
+    assert_eq!(status()["running"], false);
+    let _ = at_lap(&sandbox, &["ls"]).run().data_of("workers.overview");
+    assert_eq!(status()["running"], true);
     sandbox.finish();
 }
 

@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 use subagent_tests::harness::TestSandbox;
 
-use super::engine::{Podman, start, try_start};
+use super::engine::Podman;
 
 /// Starts a worker there in vain, returns the error and removes the worker.
 fn refused(sandbox: &TestSandbox, code: &str) -> Value {
-    let error = try_start(sandbox).error(code);
+    let error = sandbox.try_start_on("box").error(code);
     if let Some(worker) = error["details"]["workerId"].as_str() {
         let _ = sandbox.run(&["worker", "rm", "--force", worker]).data_of("worker.removed");
     }
@@ -42,7 +42,7 @@ fn what_is_missing_in_a_container_is_named() {
     assert_eq!(error["details"]["reason"], "container", "{error}");
     assert!(podman.containers().is_empty());
     podman.place(&sandbox, json!({}));
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("box");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, TestSandbox, say, wait_while};
+use subagent_tests::harness::{TestSandbox, say, wait_while};
 use tempfile::TempDir;
 
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -137,17 +137,4 @@ impl Drop for Podman {
             let _ = writeln!(std::io::stderr(), "--- containers: {left:?}");
         }
     }
-}
-
-/// Starts a worker in a container and returns its id.
-pub(super) fn start(sandbox: &TestSandbox) -> String {
-    let started = try_start(sandbox);
-    let data = started.data_of("worker.started");
-    assert_eq!(data["state"], "idle", "{data}");
-    data["workerId"].as_str().unwrap().to_owned()
-}
-
-/// A start that may fail.
-pub(super) fn try_start(sandbox: &TestSandbox) -> Output {
-    sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "box"])
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::engine::{DEADLINE, Podman, start, try_start};
+use super::engine::{DEADLINE, Podman};
 
 #[test]
 fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
@@ -19,7 +19,7 @@ fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
     let demo = sandbox.demo_agent(&[]).env("OF_LAUNCHER", "sent along");
     sandbox.launcher("demo", demo);
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("box");
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["placement"]["kind"], &shown["placement"]["name"]), (&json!("podman"), &json!("box")));
     assert!(shown["placement"]["image"].as_str().unwrap().ends_with("rootfs"), "{shown}");
@@ -55,7 +55,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_container_again() {
     let mut sandbox = TestSandbox::new();
     let Some(podman) = Podman::prepare(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("box");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     sandbox.kill_daemon();
@@ -71,7 +71,7 @@ fn a_process_outside_of_the_container_cannot_command_its_runtime() {
     let mut sandbox = TestSandbox::new();
     let Some(_podman) = Podman::prepare(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("box");
     let socket = sandbox.state_dir().join("placed").join(&worker).join("socket");
     for token in ["", "0\n"] {
         let mut stranger = UnixStream::connect(&socket).unwrap();
@@ -97,7 +97,7 @@ fn a_daemon_that_dies_between_a_container_and_its_runtime_leaves_no_container() 
     // The container runs, and its runtime is about to be started.
     sandbox.set_env("SUBAGENT_FAILPOINTS", "spawn.before=abort");
     sandbox.init();
-    let started = try_start(&sandbox);
+    let started = sandbox.try_start_on("box");
     assert!(Path::new(&once).exists(), "{started}");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let worker = listed["items"][0]["workerId"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
@@ -112,7 +112,7 @@ fn a_container_that_is_killed_is_lost_and_another_one_follows() {
     let mut sandbox = TestSandbox::new();
     let Some(podman) = Podman::prepare(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("box");
     for (number, words) in [(1, ["kill"].as_slice()), (2, &["stop", "--time=1"]), (3, &["rm", "--force"])] {
         let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
         let dispatched =
@@ -134,7 +134,7 @@ fn a_runtime_and_guard_that_are_killed_take_the_container_with_them() {
     let mut sandbox = TestSandbox::new();
     let Some(podman) = Podman::prepare(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("box");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
     wait_until("the prompt", DEADLINE, || (sandbox.number(dispatched) > 0).then_some(()));

@@ -5,11 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::cluster::{DEADLINE, Slurm, start, try_start};
+use super::cluster::{DEADLINE, Slurm};
 
 /// Starts a worker there in vain, returns the error and removes the worker.
 fn refused(sandbox: &TestSandbox, code: &str) -> Value {
-    let error = try_start(sandbox).error(code);
+    let error = sandbox.try_start_on("cluster").error(code);
     if let Some(worker) = error["details"]["workerId"].as_str() {
         let _ = sandbox.run(&["worker", "rm", "--force", worker]).data_of("worker.removed");
     }
@@ -31,7 +31,7 @@ fn what_is_missing_on_a_cluster_is_named() {
     let error = refused(&sandbox, "PLACEMENT_NOT_PREPARED");
     assert!(error.to_string().contains("no-such-runtime"), "{error}");
     slurm.place(&sandbox, json!({"args": ["--array=1-3"]}));
-    let error = try_start(&sandbox).error("CONFIG_PARSE_ERROR");
+    let error = sandbox.try_start_on("cluster").error("CONFIG_PARSE_ERROR");
     assert!(error["message"].as_str().unwrap().contains("--array"), "{error}");
     slurm.place(&sandbox, json!({}));
     slurm.kill_controller();
@@ -39,7 +39,7 @@ fn what_is_missing_on_a_cluster_is_named() {
     assert_eq!(error["details"]["reason"], "engine", "{error}");
     slurm.start_controller();
     wait_until("the end of the jobs", DEADLINE, || slurm.jobs().is_empty().then_some(()));
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
@@ -65,7 +65,7 @@ fn a_cluster_is_prepared_and_checked_step_by_step() {
     let checked = check().data_of("placement.checked");
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
     assert_eq!(steps, ["engine", "runtime", "folder", "job"], "{checked}");
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     slurm.place(&sandbox, json!({"program": null, "cwd": "/none"}));
     let error = check().error("PLACEMENT_FOLDER_MISSING");

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use subagent_tests::harness::process::{self, Process};
-use subagent_tests::harness::{Output, TestSandbox, say, wait_until, wait_while};
+use subagent_tests::harness::{TestSandbox, say, wait_until, wait_while};
 use tempfile::TempDir;
 
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -269,19 +269,6 @@ impl Drop for Slurm {
             assert!(none, "left: {left:?} {processes:?} {steps:?}");
         }
     }
-}
-
-/// Starts a worker in a job and returns its id.
-pub(super) fn start(sandbox: &TestSandbox) -> String {
-    let started = try_start(sandbox);
-    let data = started.data_of("worker.started");
-    assert_eq!(data["state"], "idle", "{data}");
-    data["workerId"].as_str().unwrap().to_owned()
-}
-
-/// A start that may fail.
-pub(super) fn try_start(sandbox: &TestSandbox) -> Output {
-    sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "cluster"])
 }
 
 /// Waits until the prompt of a number of turns was given to agents.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::cluster::{DEADLINE, Slurm, try_start};
+use super::cluster::{DEADLINE, Slurm};
 
 /// Starts a worker on the full cluster, without waiting, and returns it once its wait is shown.
 fn waiting(sandbox: &TestSandbox) -> (String, Value) {
@@ -90,7 +90,7 @@ fn a_daemon_that_dies_after_it_has_asked_for_a_job_asks_for_no_second_one() {
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
     sandbox.set_env("SUBAGENT_FAILPOINTS", "queued.after_start=abort");
     sandbox.init();
-    let started = try_start(&sandbox);
+    let started = sandbox.try_start_on("cluster");
     assert!(std::path::Path::new(&once).exists(), "{started}");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let worker = listed["items"][0]["workerId"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
@@ -115,7 +115,7 @@ fn a_waiting_job_that_is_canceled_from_outside_fails_the_start() {
     assert!(failed["lastError"].as_str().unwrap().contains("CANCELLED"), "{failed}");
     let _ = slurm.run(&["scancel", &filling]);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-    let started = try_start(&sandbox);
+    let started = sandbox.try_start_on("cluster");
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();

@@ -5,7 +5,7 @@ use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::cluster::{DEADLINE, Slurm, start, wait_for_prompt};
+use super::cluster::{DEADLINE, Slurm, wait_for_prompt};
 
 #[test]
 fn a_turn_with_a_question_works_in_a_job_and_leaves_nothing() {
@@ -15,7 +15,7 @@ fn a_turn_with_a_question_works_in_a_job_and_leaves_nothing() {
     let demo = sandbox.demo_agent(&[]).env("OF_LAUNCHER", "sent along");
     sandbox.launcher("demo", demo);
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let shown = sandbox.show(&worker);
     assert_eq!(shown["placement"], json!({"kind": "slurm", "name": "cluster"}));
     let name = slurm.job_of(&worker, 1);
@@ -57,7 +57,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_job_again() {
     let mut sandbox = TestSandbox::new();
     let Some(slurm) = Slurm::start(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     sandbox.kill_daemon();
@@ -74,7 +74,7 @@ fn a_turn_that_ended_while_no_daemon_was_there_is_read_after_the_end_of_its_job(
     let mut sandbox = TestSandbox::new();
     let Some(slurm) = Slurm::start(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     wait_for_prompt(&sandbox, 1);
@@ -113,7 +113,7 @@ fn a_job_that_is_canceled_from_outside_during_a_question_is_lost_and_another_one
     let mut sandbox = TestSandbox::new();
     let Some(slurm) = Slurm::start(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
     assert!(asked["requestId"].is_string(), "{asked}");
     let _ = slurm.run(&["scancel", "--name", &slurm.job_of(&worker, 1)]);
@@ -132,7 +132,7 @@ fn a_job_at_its_time_limit_is_lost_with_its_state() {
     let mut sandbox = TestSandbox::new();
     let Some(slurm) = Slurm::start(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     wait_for_prompt(&sandbox, 1);
     let job = slurm.run(&["squeue", "--noheader", "--format=%i"]);
@@ -151,7 +151,7 @@ fn a_cluster_that_does_not_answer_loses_nothing() {
     let mut sandbox = TestSandbox::new();
     let Some(mut slurm) = Slurm::start(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     wait_for_prompt(&sandbox, 1);
@@ -181,7 +181,7 @@ fn a_runtime_and_guard_that_are_killed_take_the_job_with_them() {
     let mut sandbox = TestSandbox::new();
     let Some(slurm) = Slurm::start(&mut sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("cluster");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     wait_for_prompt(&sandbox, 1);
     let is_killed =

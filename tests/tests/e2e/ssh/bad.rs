@@ -6,11 +6,9 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 use subagent_tests::harness::{SshHost, TestSandbox};
 
-use super::starts::{start, start_fails};
-
 /// Starts a worker there in vain, returns the error and removes the worker.
 fn refused(sandbox: &TestSandbox, code: &str) -> Value {
-    let error = start_fails(sandbox).error(code);
+    let error = sandbox.try_start_on("there").error(code);
     if let Some(worker) = error["details"]["workerId"].as_str() {
         // Nothing was started, so nothing has to be proved there.
         let _ = sandbox.run(&["worker", "rm", "--force", worker]).data_of("worker.removed");
@@ -95,7 +93,7 @@ fn a_login_shell_may_print_and_sets_the_path() {
     sandbox.launcher("demo", demo);
     host.place(&sandbox, json!({"program": sandbox.executable("subagent-runtime"), "cwd": "~/work"}));
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 
-use super::starts::DEADLINE;
+/// Time limit of operations there.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A worker there that may give tasks.
 struct DelegatingHost {

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use subagent_tests::harness::{SshHost, TestSandbox};
 
-use super::starts::start;
-
 /// Returns the files in the folders of prepared runtimes there.
 fn prepared(host: &SshHost) -> Vec<PathBuf> {
     let versions = fs::read_dir(host.home().join(".local/share/subagent/runtime"));
@@ -41,7 +39,7 @@ fn a_host_is_prepared_once_and_then_runs_workers() {
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
     assert_eq!(steps, ["host", "runtime", "folder", "stream"], "{checked}");
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     // A damaged file is replaced.

@@ -9,7 +9,8 @@ use serde_json::json;
 use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 use subagent_tests::invariants::Recorder;
 
-use super::starts::{DEADLINE, start};
+/// Time limit of operations there.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_turn_with_a_question_works_there_and_leaves_nothing() {
@@ -19,7 +20,7 @@ fn a_turn_with_a_question_works_there_and_leaves_nothing() {
     let demo = sandbox.demo_agent(&[]).env("OF_LAUNCHER", "sent along");
     sandbox.launcher("demo", demo);
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let shown = sandbox.show(&worker);
     assert_eq!(shown["placement"], json!({"kind": "ssh", "name": "there", "host": "there"}), "{shown}");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
@@ -51,7 +52,7 @@ fn the_removal_of_a_copied_worker_keeps_the_files_of_the_original_there() {
     let sandbox = TestSandbox::new();
     let Some(host) = SshHost::start(&sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     assert_eq!(sandbox.send(&worker, "before")["assistantText"], "before");
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
@@ -75,7 +76,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_it_again() {
     let sandbox = TestSandbox::new();
     let Some(_host) = SshHost::start(&sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     let runtime = sandbox.runtime(&worker);
@@ -94,7 +95,7 @@ fn nothing_is_lost_or_twice_while_connections_are_killed() {
     let fast = sandbox.test_agent("fast-agent", &[]);
     sandbox.launcher("demo", fast);
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let accepted = sandbox.send_no_wait(&worker, "!stream 60000");
     let mut cuts = 0;
     while sandbox.records().0 < 50_000 {
@@ -116,7 +117,7 @@ fn a_runtime_that_is_killed_there_is_lost_and_another_one_follows() {
     let sandbox = TestSandbox::new();
     let Some(_host) = SshHost::start(&sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let runtime = sandbox.runtime(&worker);
     let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
@@ -134,7 +135,7 @@ fn a_worker_of_a_host_that_does_not_come_back_is_given_up_by_its_owner() {
     let sandbox = TestSandbox::new();
     let Some(host) = SshHost::start(&sandbox) else { return };
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let dispatched = "SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'";
     wait_until("the prompt", DEADLINE, || (sandbox.number(dispatched) > 0).then_some(()));
@@ -163,7 +164,7 @@ fn a_turn_goes_on_while_a_shared_connection_is_killed() {
     let Some(host) = SshHost::start(&sandbox) else { return };
     host.share_connections();
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     let master = wait_until("the shared connection", DEADLINE, || host.shared_connections().pop());
@@ -186,7 +187,7 @@ fn nothing_of_a_start_is_on_a_command_line() {
     sandbox.launcher("demo", demo);
     sandbox.recorder().keep_secret(SECRET);
     sandbox.init();
-    let worker = start(&sandbox);
+    let worker = sandbox.start_on("there");
     let said = sandbox.send(&worker, "!shell test -n \"$KEY_THERE\" && echo inherited");
     assert!(said.to_string().contains("inherited"), "{said}");
     let ours = sandbox.processes();

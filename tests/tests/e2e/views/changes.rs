@@ -114,6 +114,11 @@ fn without_hash(line: &str) -> String {
     }
 }
 
+/// Returns the line of a task that was given right now, whose worker may be started already.
+fn as_queued(line: &str) -> String {
+    line.replace("state  spawning", "state  queued")
+}
+
 /// A text that is wider than each terminal.
 const LONG: &str = "this text has more words than a terminal of two hundred columns can show on a single line, so that the command has to wrap it at one of its spaces before the text reaches the right margin of the terminal";
 
@@ -159,7 +164,7 @@ fn every_change_is_shown_in_a_view() {
             if VARYING.contains(line) {
                 continue;
             }
-            let lines: Vec<String> = lines.iter().map(|line| without_hash(line)).collect();
+            let lines: Vec<String> = lines.iter().map(|line| as_queued(&without_hash(line))).collect();
             all.push_str(&format!("$ subagent {line}\n{}\n\n", normal(&sandbox, &lines)));
         }
         wrong.extend(differences(&format!("changes-{columns}"), &all));
