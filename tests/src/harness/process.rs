@@ -93,8 +93,19 @@ impl Process {
     /// Returns its peak memory in KiB; 0 if that is unknown.
     #[must_use]
     pub fn peak_memory_kib(&self) -> u64 {
+        self.status_kib("VmHWM:")
+    }
+
+    /// Returns its peak memory in KiB without its files, most of which are its executable; 0 if that
+    /// is unknown.
+    #[must_use]
+    pub fn peak_of_its_own_kib(&self) -> u64 {
+        self.status_kib("VmHWM:").saturating_sub(self.status_kib("RssFile:"))
+    }
+
+    fn status_kib(&self, key: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
 }

@@ -80,20 +80,20 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns a command's peak memory in KiB. Reads it with each piece of output. There is much output
+/// Returns a command's peak memory, as `read` reads it. Reads it with each piece of output. There is much output
 /// here, so the last reading is near the end.
 ///
 /// # Panics
 ///
 /// If the command cannot be run, or fails.
 #[must_use]
-pub fn peak_of(command: &mut Command) -> u64 {
+pub fn peak_of(command: &mut Command, read: fn(&Process) -> u64) -> u64 {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     let (mut peak, mut buffer) = (0, vec![0; 64 * 1024]);
     while output.read(&mut buffer).unwrap() > 0 {
-        peak = peak.max(Process::find(pid).map_or(0, |process| process.peak_memory_kib()));
+        peak = peak.max(Process::find(pid).map_or(0, |process| read(&process)));
     }
     assert!(child.wait().unwrap().success(), "{command:?}");
     peak

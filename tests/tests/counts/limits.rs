@@ -44,11 +44,11 @@ const LIMITS: &[CountLimit] = &[
     ("stream: bytes of database for each event", 183.1, 190.0),
     ("stream: writes of the runtime for 1,000 events", 3.1, 12.0),
     ("stream: full commits for 1,000 events", 0.3, 1.0),
-    // A line of 32 MiB. The test executables are larger than released ones by half such a line.
-    ("line: lengths of it that the runtime holds at most", 3.2, 4.0),
-    ("line: lengths of it that the daemon holds at most", 3.8, 4.5),
-    ("line: lengths of it that the follower holds at most", 3.4, 4.0),
-    ("line: lengths of it that the send holds at most", 3.4, 4.0),
+    // A line of 32 MiB, without the executables.
+    ("line: lengths of it that the runtime holds at most", 3.0, 3.2),
+    ("line: lengths of it that the daemon holds at most", 3.3, 3.6),
+    ("line: lengths of it that the follower holds at most", 3.0, 3.2),
+    ("line: lengths of it that the send holds at most", 3.0, 3.2),
     // Two idle seconds, with a follower.
 ];
 

@@ -27,7 +27,7 @@ fn a_long_line_is_held_no_more_often_at_once_than_before() {
     counts.check("VmHWM in /proc/PID/status");
 }
 
-/// Returns the peak memory of each process, in lengths of the line.
+/// Returns the peak memory of each process without its executable, in lengths of the line.
 fn peaks() -> [(&'static str, f64); 4] {
     let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "the first");
@@ -35,15 +35,15 @@ fn peaks() -> [(&'static str, f64); 4] {
     let follower = sandbox.follow(&worker);
     let prompt = format!("!line {LINE}");
     let args = ["send", "--worker-id", &worker, "--text", &prompt, "--wait-timeout-seconds", "0", "--json"];
-    let send = peak_of(&mut sandbox.command("subagent").args(args).process());
+    let send = peak_of(&mut sandbox.command("subagent").args(args).process(), Process::peak_of_its_own_kib);
     follower.wait_line("the end of the turn", |line| {
         (line.contains("\"turn.completed\"") && line.contains("\"ev_")).then_some(())
     });
-    let followed = Process::find(follower.pid()).unwrap().peak_memory_kib();
+    let followed = Process::find(follower.pid()).unwrap().peak_of_its_own_kib();
     let _ = follower.kill();
     let found = [
-        ("runtime", runtime.peak_memory_kib()),
-        ("daemon", daemon.peak_memory_kib()),
+        ("runtime", runtime.peak_of_its_own_kib()),
+        ("daemon", daemon.peak_of_its_own_kib()),
         ("follower", followed),
         ("send", send),
     ];

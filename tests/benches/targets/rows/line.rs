@@ -17,7 +17,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let follower = Follower::start(&world, &worker, |line| is(line, "turn.completed").then_some(()));
     let prompt = format!("!line {bytes}");
     let args = ["send", "--worker-id", &worker, "--text", &prompt, "--wait-timeout-seconds", "300"];
-    let send = peak_of(&mut world.sandbox.subagent(&args).process());
+    let send = peak_of(&mut world.sandbox.subagent(&args).process(), Process::peak_memory_kib);
     follower.next();
     let follower_peak = Process::find(follower.pid()).expect("a follower that lives").peak_memory_kib();
     drop(follower);
