@@ -2,6 +2,7 @@
 //! selects one. Pure. They count only in the user's own file: options of a client can run commands.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use subagent_protocol::placement::podman::ContainerEngine;
@@ -11,17 +12,21 @@ use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 
 use crate::agents::keys::KeyPositions;
-use crate::check::{CheckResult, args, mapping, named, refuse, required_string, texts, trimmed};
+use crate::check::{
+    CheckResult, LONGEST_SECONDS, args, mapping, mismatch, named, refuse, required_string, seconds_with_unit,
+    texts, trimmed,
+};
 use crate::error::FieldPath;
 use crate::model::{Config, Launcher};
 use crate::policy::Position;
+use crate::start::wire::millis;
 
 pub(crate) const PLACEMENTS: &str = "placements";
 /// The keys of each kind.
 const KEYS: [(&str, &[&str]); 3] = [
-    ("ssh", &["kind", "host", "cwd", "args", "program"]),
-    ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program"]),
-    ("slurm", &["kind", "cwd", "args", "folder", "program"]),
+    ("ssh", &["kind", "host", "cwd", "args", "program", "lease"]),
+    ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program", "lease"]),
+    ("slurm", &["kind", "cwd", "args", "folder", "program", "lease"]),
 ];
 /// The name for this machine, which overrides the config.
 pub const LOCAL: &str = "local";
@@ -75,10 +80,25 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     };
     let cwd = required("cwd", "the folder there")?;
     let program = trimmed(given.get("program"), || at("program"))?;
-    let placement = Placement { name: name.to_owned(), cwd, program, engine };
+    let lease_ms = lease(given, || at("lease"))?;
+    let placement = Placement { name: name.to_owned(), cwd, program, lease_ms, engine };
     match placement.problem() {
         Some((key, problem)) => refuse(at(key), problem),
         None => Ok(placement),
+    }
+}
+
+/// Reads how long a runtime works on without its daemon, in milliseconds.
+fn lease(given: &Map<String, Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<u64>> {
+    let time = match given.get("lease") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => seconds_with_unit(text),
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(other) => return mismatch(place(), "a time like 2h, or a number of seconds", other),
+    };
+    match time.filter(|seconds| (1.0..=LONGEST_SECONDS).contains(seconds)) {
+        Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).ok().map(millis)),
+        None => refuse(place(), "must be a time between a second and a year, like 2h, 30m or 90s"),
     }
 }
 
@@ -189,6 +209,29 @@ mod tests {
         }
         for name in ["local", "", "a b", "-x"] {
             assert!(read(json!({name: good.clone()})).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_a_time() {
+        let good = json!({"kind": "ssh", "host": "h", "cwd": "/x"});
+        let lease = |value: Value| {
+            let mut one = good.clone();
+            one["lease"] = value;
+            read(json!({"one": one})).map(|mut found| found.remove("one").unwrap().lease_ms).ok()
+        };
+        for (given, millis) in [
+            (json!("2h"), Some(7_200_000)),
+            (json!(90), Some(90_000)),
+            (json!("1.5s"), Some(1500)),
+            (json!(null), None),
+        ] {
+            assert_eq!(lease(given.clone()), Some(millis), "{given}");
+        }
+        for bad in
+            [json!("soon"), json!(0), json!("0.5s"), json!("2y"), json!(-1), json!("400d"), json!(true)]
+        {
+            assert_eq!(lease(bad.clone()), None, "{bad}");
         }
     }
 

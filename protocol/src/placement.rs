@@ -41,6 +41,10 @@ pub struct Placement {
     /// daemon stores the path on a host or cluster that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// How long a runtime there works on without its daemon, in milliseconds. Absent: without a limit
+    /// while it has work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
     /// What starts and reaches the runtimes.
     #[serde(flatten)]
     pub engine: Engine,
@@ -78,7 +82,13 @@ impl Placement {
     /// Returns the placement behind the loopback stream.
     #[must_use]
     pub fn loopback() -> Self {
-        Self { name: String::new(), cwd: String::new(), program: None, engine: Engine::Loopback }
+        Self {
+            name: String::new(),
+            cwd: String::new(),
+            program: None,
+            lease_ms: None,
+            engine: Engine::Loopback,
+        }
     }
 
     /// Returns the place whose files and programs are not those of this machine; `None` for the

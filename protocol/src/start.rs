@@ -52,6 +52,10 @@ pub struct RuntimeStart {
     /// Another boot than `boot_id` is refused: only within one kernel, locks prove an end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_token: Option<String>,
+    /// How long the runtime works on while no daemon is connected, in milliseconds; absent: as long as
+    /// it has work, and a day without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
     /// A value that only processes of this runtime have in their environment (`SUBAGENT_MARKER`).
     pub marker: String,
     /// The agent to run.

@@ -2,6 +2,7 @@
 //! ([`crate::codec`]). Frames and journal bytes pass through it unread.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub const MAX_CHANNELS: usize = 64;
 pub const CHANNEL_WINDOW_BYTES: usize = 128 * 1024;
 /// Maximum number of channel bytes in a message. Small, so that channels delay little else.
 pub const CHANNEL_CHUNK_BYTES: usize = 16 * 1024;
+/// The longest time between two messages of a daemon that keeps its streams alive.
+pub const DAEMON_SILENCE: Duration = Duration::from_secs(20);
 /// Maximum length of a message without its header.
 const MAX_MESSAGE_BYTES: usize = CHUNK_BYTES + 4096;
 
@@ -154,6 +157,10 @@ pub struct StreamOpen {
     /// Whether the daemon serves channels: the worker's agent may give tasks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub serves_tasks: bool,
+    /// Whether the daemon sends a message at least every [`DAEMON_SILENCE`]. Then a longer silence is a
+    /// dead connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_kept_alive: bool,
 }
 
 /// The state there when the stream began. Its flags are information, not proof.
@@ -355,6 +362,7 @@ mod tests {
                     segment: number,
                     offset: number,
                     serves_tasks: number > 1,
+                    is_kept_alive: number > 2,
                 })
                 .into()
             }),

@@ -13,7 +13,7 @@ pub mod policy;
 pub mod remote;
 pub mod sandbox;
 pub mod servers;
-mod wire;
+pub(crate) mod wire;
 pub mod worktree;
 
 use std::path::{Path, PathBuf};

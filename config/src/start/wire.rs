@@ -17,6 +17,6 @@ pub(super) fn path_value(path: &Path) -> Value {
 }
 
 /// Returns a time in whole milliseconds, at most `u64::MAX`.
-pub(super) fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -322,6 +322,7 @@ mod tests {
             name: "box".into(),
             cwd: "/work".into(),
             program: None,
+            lease_ms: None,
             engine: Engine::Podman(engine()),
         };
         for (code, said, reason) in [

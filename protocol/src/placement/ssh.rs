@@ -154,6 +154,7 @@ mod tests {
             name: "gpu1".into(),
             cwd: "~/src/a thing".into(),
             program: None,
+            lease_ms: None,
             engine: Engine::Ssh(host),
         }
     }

@@ -117,6 +117,7 @@ mod ssh {
     //! Workers on another machine, reached by a real ssh client and server.
     mod bad;
     mod delegation;
+    mod lease;
     mod prepare;
     mod turns;
 }

@@ -1,5 +1,7 @@
 //! The connections of daemons, and the one that is served.
 
+use std::time::Duration;
+
 use subagent_protocol::frame::FromRuntime;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::start::RuntimeStart;
@@ -23,6 +25,8 @@ pub(super) struct DaemonConnections {
     pub(super) generation: u64,
     /// The line with which connections from outside of the container begin.
     pub(super) container_token: Option<String>,
+    /// How long the runtime works on without a daemon; `None`: while it has work.
+    pub(super) lease: Option<Duration>,
     pub(super) events: mpsc::Receiver<ConnectionEvent>,
     pub(super) events_in: mpsc::Sender<ConnectionEvent>,
     pub(super) connections: JoinSet<()>,
@@ -38,6 +42,7 @@ impl DaemonConnections {
             incarnation: start.incarnation,
             generation: start.generation,
             container_token: start.container_token.clone(),
+            lease: start.lease_ms.map(Duration::from_millis),
             events,
             events_in,
             connections: JoinSet::new(),

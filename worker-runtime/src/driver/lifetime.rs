@@ -22,7 +22,7 @@ pub(super) fn begin(driver: &mut Driver) {
 
 /// No daemon is connected.
 pub(super) fn expect_a_daemon(driver: &mut Driver) {
-    driver.alarms.set(Alarm::Orphaned, ORPHAN_TIMEOUT);
+    driver.alarms.set(Alarm::Orphaned, driver.daemon.lease.unwrap_or(ORPHAN_TIMEOUT));
 }
 
 /// Handles an event about a daemon that may have died.
@@ -45,11 +45,14 @@ pub(super) fn read_readiness(driver: &mut Driver) {
 }
 
 pub(super) fn orphaned(driver: &mut Driver) {
-    if driver.conversation.has_work() {
-        driver.alarms.set(Alarm::Orphaned, ORPHAN_PAUSE);
-    } else {
-        driver.apply(ConversationInput::End { reason: "no daemon for 24 hours".to_owned() });
-    }
+    let reason = match driver.daemon.lease {
+        Some(lease) => format!("no daemon for {} s, the lease of its placement", lease.as_secs()),
+        None if driver.conversation.has_work() => {
+            return driver.alarms.set(Alarm::Orphaned, ORPHAN_PAUSE);
+        }
+        None => "no daemon for 24 hours".to_owned(),
+    };
+    driver.apply(ConversationInput::End { reason });
 }
 
 /// Starts watching our files. A worker without a watch is better than none: it only notices

@@ -8,16 +8,20 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Stdin, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use rustix::process::pidfd_send_signal;
 use subagent_protocol::stream::{
-    CHUNK_BYTES, MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL, StreamControl, StreamDecoder, StreamHello,
-    StreamMessage, StreamOpen,
+    CHUNK_BYTES, DAEMON_SILENCE, MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL, StreamControl,
+    StreamDecoder, StreamHello, StreamMessage, StreamOpen,
 };
 
 use super::channels::ConnectionForwarder;
@@ -25,6 +29,8 @@ use super::folder::{Fenced, PlacedFolder, PlacedRecord, WorkerLock};
 use super::segments::{self, JournalSource};
 use super::there;
 
+/// Time after which a daemon that keeps its streams alive is not behind this one any more.
+const SILENCE_LIMIT: Duration = DAEMON_SILENCE.saturating_mul(3);
 const NOT_HERE: &str =
     "the worker was started at this place and its folder is gone: another host, or not mounted?";
 
@@ -40,12 +46,14 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     let output = DaemonOutput;
     // A banner may end without a line end.
     output.write(&[b"\n", MAGIC].concat())?;
-    let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain() };
+    let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain(), limit: None };
     let open = match input.message()? {
         Some(StreamMessage::Control(StreamControl::Open(open))) => open,
         Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the first message must open")),
         None => return Ok(()),
     };
+    // The connection may be dead, and nothing else says so to a place.
+    input.limit = open.is_kept_alive.then_some(SILENCE_LIMIT);
     let folder = Arc::new(PlacedFolder::create(&there::root(open.root.clone())?, &worker)?);
     // Before the greeting, so that the daemon does not count this place as reached.
     if let Err(fenced) = folder.serve(&open.epoch, |record| check_is_here(&open, record))? {
@@ -220,21 +228,43 @@ pub(super) fn kill_listener(socket: &UnixStream) -> io::Result<()> {
 struct DaemonInput {
     stdin: Stdin,
     decoder: StreamDecoder,
+    /// The longest wait for bytes; `None`: without a limit.
+    limit: Option<Duration>,
 }
 
 impl DaemonInput {
     /// Returns the next message; `None` at the end.
+    ///
+    /// # Errors
+    /// Of the system, or the daemon is silent for too long.
     fn message(&mut self) -> io::Result<Option<StreamMessage>> {
         let mut buffer = [0; 16 * 1024];
         loop {
             if let Some(message) = self.decoder.next_message().map_err(io::Error::other)? {
                 return Ok(Some(message));
             }
+            self.wait()?;
             match self.stdin.read(&mut buffer) {
                 Ok(0) => return Ok(None),
                 Ok(length) => self.decoder.feed(&buffer[..length]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until the input can be read. Nothing of it is buffered: all reads are large.
+    fn wait(&self) -> io::Result<()> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        let limit = PollTimeout::try_from(limit).map_err(io::Error::other)?;
+        loop {
+            match poll(&mut [PollFd::new(self.stdin.as_fd(), PollFlags::POLLIN)], limit) {
+                Ok(0) => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the daemon says nothing any more"));
+                }
+                Ok(_) => return Ok(()),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

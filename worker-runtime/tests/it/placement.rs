@@ -123,6 +123,7 @@ impl Placed {
         dial.send(&StreamMessage::Control(StreamControl::Open(StreamOpen {
             container_token: None,
             serves_tasks: false,
+            is_kept_alive: false,
             protocol: STREAM_PROTOCOL,
             root: Some(self.root()),
             epoch: self.epoch(),

@@ -46,6 +46,22 @@ fn a_turn_from_prompt_to_end() {
 }
 
 #[test]
+fn a_lease_ends_a_turn_that_no_daemon_follows() {
+    let mut worker = WorkerFixture::new(&[]);
+    worker.start.lease_ms = Some(200);
+    let mut runtime = worker.run();
+    let mut daemon = worker.ready();
+    assert_eq!(daemon.prompt(1, "wait"), None);
+    worker.wait_for(T::Dispatching);
+    drop(daemon);
+    assert_eq!(runtime.ended(), Some(0));
+    assert_eq!(worker.wait_for(T::TurnEnd).body["stopReason"], "cancelled");
+    let ending = worker.wait_for(T::Terminating).body["reason"].to_string();
+    assert!(ending.contains("lease"), "{ending}");
+    until("guard.lock", || worker.guard_lock_is_free().then_some(()));
+}
+
+#[test]
 fn the_agent_inherits_only_the_given_environment() {
     let mut worker = WorkerFixture::new(&[]);
     let path = worker.directory.path().join("seen");

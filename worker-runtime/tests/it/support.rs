@@ -84,6 +84,7 @@ impl WorkerFixture {
             last_turn: 0,
             boot_id: "boot".to_owned(),
             container_token: None,
+            lease_ms: None,
             marker: "marker-of-a-test".to_owned(),
             agent: AgentProgram {
                 sandbox: None,

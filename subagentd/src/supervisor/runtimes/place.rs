@@ -392,6 +392,7 @@ impl PlacedRuntime {
             segment: at.cursor.segment,
             offset: at.cursor.offset,
             serves_tasks: self.serving.is_some(),
+            is_kept_alive: true,
         };
         let dial = match self.carrier.queue().cloned() {
             None => DialCommand::Known(self.carrier.dial(&self.worker)),

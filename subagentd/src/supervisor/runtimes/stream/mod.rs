@@ -11,7 +11,9 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::time::Duration;
 
-use subagent_protocol::stream::{CHUNK_BYTES, StreamControl, StreamDecoder, StreamMessage, StreamOpen};
+use subagent_protocol::stream::{
+    CHUNK_BYTES, DAEMON_SILENCE, StreamControl, StreamDecoder, StreamMessage, StreamOpen,
+};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Error, Result};
 use tokio::io::{
@@ -20,7 +22,7 @@ use tokio::io::{
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::supervisor::entropy;
 use channels::{StreamChannels, TaskServing};
@@ -36,6 +38,9 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const SPREAD: Duration = Duration::from_secs(3);
 /// Time limit of the sign of life. Then the stream is ended.
 const PONG_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which a place that says much gets a sign of life. Others are asked for theirs before.
+const LONGEST_SILENCE: Duration = KEEPALIVE.saturating_add(SPREAD);
+const _: () = assert!(LONGEST_SILENCE.as_secs() < DAEMON_SILENCE.as_secs());
 
 /// What is proved about a worker's processes there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -333,6 +338,7 @@ async fn send(
             }
             // Last: a command does not wait for what channels carry.
             Some(message) = of_channels.recv() => message,
+            () = sleep(LONGEST_SILENCE) => StreamControl::Ping.into(),
         };
         if write(&mut stdin, &message).await.is_err() {
             return;

@@ -76,6 +76,7 @@ pub(super) async fn begin_incarnation(
         // Another machine puts its own in the place of this one.
         boot_id: actor.shared.boot_id.clone(),
         container_token: actor.runtime.place.container_token()?,
+        lease_ms: actor.runtime.place.elsewhere().and_then(|placement| placement.lease_ms),
         marker: stray_processes::marker(actor.identity.worker_id.as_str(), incarnation),
         agent: AgentProgram {
             program,
