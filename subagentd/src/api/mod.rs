@@ -2,44 +2,14 @@
 //! calls the supervisor.
 //! It must not hold business rules. A disconnected client cancels its handler, never the work.
 
-mod address;
-mod admission;
-mod approvals;
-mod backups;
-mod body;
-mod budgets;
-mod caller;
-mod checks;
-mod connection;
 mod control;
-mod controllers;
-mod daemon;
 #[cfg(test)]
 mod event_schema;
-mod events;
-mod handoffs;
-mod hooks;
-mod inbox;
-mod incoming;
-mod layers;
-mod notifications;
-mod panel;
-mod queue;
-mod removal;
-mod reply;
-mod schedules;
-mod server;
-mod sse;
+mod handlers;
+mod request;
+mod response;
 mod state;
-mod status;
-mod tasks;
-mod triggers;
-mod turns;
-mod usage;
-mod waited;
-mod waits;
-mod workers;
-mod worktrees;
+mod transport;
 
 use std::sync::Arc;
 
@@ -48,10 +18,15 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use subagent_protocol::MAX_LINE_BYTES;
 
-pub(crate) use address::LastWorker;
 pub(crate) use control::{ShutdownPhase, StopRequest, control};
-pub(crate) use server::{Connections, Guards, Listening, serve};
+use handlers::{
+    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, panel,
+    queue, removal, schedules, tasks, triggers, turns, usage, waits, workers, worktrees,
+};
+pub(crate) use request::address::LastWorker;
+use request::layers;
 pub(crate) use state::Api;
+pub(crate) use transport::server::{Connections, Guards, Listening, serve};
 
 /// Builds all routes with the layers around them.
 pub(crate) fn router(api: Api) -> Router {

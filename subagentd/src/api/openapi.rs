@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{
+use super::handlers::{
     approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, panel,
     queue, removal, schedules, tasks, triggers, turns, usage, waits, workers, worktrees,
 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use subagent_config::Environment;
 use subagent_protocol::api::DaemonInfo;
 
-use super::address::LastWorker;
 use super::control::Control;
+use super::request::address::LastWorker;
 use crate::deliveries::DeliveryService;
 use crate::schedules::Scheduler;
 use crate::supervisor::Supervisor;

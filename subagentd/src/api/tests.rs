@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{oneshot, watch};
 
-use super::body::{Body, PathNames, QueryParams};
-use super::reply::TypedReply;
+use super::request::body::{Body, PathNames, QueryParams};
+use super::response::reply::TypedReply;
 use super::*;
 
 struct ApiServer {
@@ -72,10 +72,10 @@ impl ApiServer {
             .route(
                 layers::STOP_PATH,
                 post(move || async move {
-                    stopping.stop(false).await.map(|()| TypedReply("stopped", "yes")).map_err(reply::ApiError)
+                    stopping.stop(false).await.map(|()| TypedReply("stopped", "yes")).map_err(crate::api::response::reply::ApiError)
                 }),
             );
-        let info = Arc::new(super::checks::tests::daemon());
+        let info = Arc::new(super::request::checks::tests::daemon());
         let surroundings = layers::Surroundings { control, info };
         let router = layers::around(routes, surroundings).layer(DefaultBodyLimit::max(MAX_LINE_BYTES));
         let (end, ended) = oneshot::channel::<()>();
