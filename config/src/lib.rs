@@ -5,64 +5,35 @@
 // so the daemon can act for its caller.
 
 pub mod agents;
-pub mod approvals;
-pub mod budgets;
-pub mod builtin;
-#[cfg(test)]
-mod bytes;
-mod check;
-pub mod controller_hint;
-pub mod declared;
-mod delegation;
-pub mod discovery;
-#[cfg(test)]
-mod documented;
 pub mod environment;
 pub mod error;
-pub mod file;
-mod file_system;
-pub mod handshakes;
 pub mod hooks;
-pub mod hosts;
-pub mod idle;
-pub mod init;
-pub mod installed;
-mod known;
-pub mod launcher;
-mod layers;
-mod markers;
-pub mod mcp;
 pub mod memory;
 pub mod model;
-pub mod notify;
-pub mod own_paths;
-mod paths;
-pub mod placements;
 pub mod policy;
-pub mod prices;
-pub mod problems;
 pub mod proc;
-pub mod rate_limits;
-pub mod regular;
 pub mod result_schema;
-pub mod role;
-pub mod runtime_dir;
-pub mod sandbox;
-pub mod session;
-pub mod shown;
 pub mod start;
-pub mod state_dir;
-pub mod state_identity;
-mod syntax;
-pub mod template;
-mod titles;
-pub mod unknown;
-pub mod user_command;
-mod validate;
-mod webhook_url;
-pub mod workspace;
-pub mod worktrees;
-pub mod write;
+
+mod launchers;
+mod places;
+mod reading;
+mod sections;
+
+// Modules are addressed without their folder.
+use launchers::known;
+pub use launchers::{builtin, handshakes, installed, launcher, role};
+pub use places::{
+    controller_hint, own_paths, regular, runtime_dir, state_dir, state_identity, workspace, write,
+};
+use places::{file_system, markers, paths};
+use reading::{check, layers, syntax, validate};
+pub use reading::{discovery, file, init, problems, shown, template, unknown};
+pub use sections::{
+    approvals, budgets, declared, hosts, idle, mcp, notify, placements, prices, rate_limits, sandbox,
+    session, user_command, worktrees,
+};
+use sections::{delegation, titles, webhook_url};
 
 pub use controller_hint::ControllerHint;
 pub use discovery::{ConfigFile, ConfigSource, LoadedConfig};

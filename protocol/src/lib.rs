@@ -13,67 +13,35 @@ compile_error!(
 );
 
 pub mod api;
-pub mod ask;
-pub mod attachment;
-pub mod budget;
-pub mod bytes64;
-pub mod children;
-pub mod clean;
-pub mod client;
-pub mod codec;
-pub mod command_run;
 pub mod data;
-pub mod definition;
-pub mod delegation;
-pub mod depth;
 pub mod details;
-pub mod elicitation;
 pub mod error;
 pub mod event;
-pub mod fields;
-pub mod frame;
-pub mod handshake;
-pub mod hook;
-pub mod hook_answer;
-pub mod hook_input;
-pub mod hook_matcher;
 pub mod hosts;
 pub mod ids;
-pub mod json;
-pub mod lenient;
-pub mod markdown;
-pub mod mcp;
-pub mod message_text;
-pub mod notification;
 #[cfg(feature = "openapi")]
 mod openapi;
-pub mod options;
 pub mod placement;
-pub mod policy;
-pub mod process;
-pub mod rate_limit;
-pub mod record;
-pub mod sandbox;
-pub mod schedule;
-pub mod secret;
-pub mod start;
-pub mod state;
-pub mod stream;
-pub mod surrogates;
-pub mod tags;
-pub mod task_result;
-pub mod task_terms;
 pub mod time;
-pub mod tool_calls;
-pub mod tool_content;
-pub mod trigger;
-pub mod until;
-pub mod update;
-pub mod webhook;
-pub mod words;
-pub mod work_tree;
-pub mod worker_name;
-pub mod worktree;
+
+mod acp;
+mod automation;
+mod runtime;
+mod text;
+mod work;
+
+// Modules are addressed without their folder.
+pub use acp::{
+    ask, attachment, children, client, command_run, elicitation, handshake, mcp, options, rate_limit,
+    tool_calls, tool_content, update,
+};
+pub use automation::{hook, hook_answer, hook_input, hook_matcher, notification, schedule, trigger, webhook};
+pub use runtime::{bytes64, codec, frame, process, record, sandbox, start, stream};
+pub use text::{clean, fields, json, lenient, markdown, message_text, secret, surrogates, tags, words};
+pub use work::{
+    budget, definition, delegation, depth, policy, state, task_result, task_terms, until, work_tree,
+    worker_name, worktree,
+};
 
 pub use error::{Code, Error, Result};
 

@@ -72,7 +72,11 @@ impl ApiServer {
             .route(
                 layers::STOP_PATH,
                 post(move || async move {
-                    stopping.stop(false).await.map(|()| TypedReply("stopped", "yes")).map_err(crate::api::response::reply::ApiError)
+                    stopping
+                        .stop(false)
+                        .await
+                        .map(|()| TypedReply("stopped", "yes"))
+                        .map_err(crate::api::response::reply::ApiError)
                 }),
             );
         let info = Arc::new(super::request::checks::tests::daemon());

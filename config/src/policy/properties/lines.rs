@@ -6,11 +6,6 @@ use serde_json::Value;
 use super::*;
 use crate::syntax;
 
-/// Words that lose their meaning in quotes.
-const RESERVED: &[&str] = &[
-    "!", "case", "do", "done", "elif", "else", "end", "esac", "fi", "for", "function", "if", "in", "select",
-    "then", "time", "until", "while",
-];
 /// Rules over everyday lines.
 const EVERYDAY: [&str; 2] = [
     "{'*': allow, execute: {'*': allow, 'rm -rf *': deny, 'git push *': deny}}",

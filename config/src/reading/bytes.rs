@@ -30,9 +30,9 @@ fn any_config_file_gives_a_config_or_an_error_with_its_path() {
 fn any_agent_file_gives_a_definition_another_file_or_a_problem() {
     in_own_process(|| {
         let good = [
-            include_bytes!("agents/cases/ours.md").to_vec(),
-            include_bytes!("agents/cases/claude.md").to_vec(),
-            include_bytes!("agents/cases/opencode.md").to_vec(),
+            include_bytes!("../agents/cases/ours.md").to_vec(),
+            include_bytes!("../agents/cases/claude.md").to_vec(),
+            include_bytes!("../agents/cases/opencode.md").to_vec(),
         ];
         for file in &good {
             assert!(matches!(agents::read(file, "x", DefinitionSource::Command), Ok(Reading::Definition(_))));

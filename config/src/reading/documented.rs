@@ -6,7 +6,7 @@ use crate::{syntax, validate};
 
 /// The YAML block of docs/config.md.
 fn example() -> Value {
-    let text = include_str!("../../docs/config.md");
+    let text = include_str!("../../../docs/config.md");
     let (_, block) = text.split_once("```yaml\n").unwrap();
     syntax::parse(block.split_once("```").unwrap().0).unwrap()
 }

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_reference_and_the_template_have_no_unknown_key() {
-        let (_, block) = include_str!("../../docs/config.md").split_once("```yaml\n").unwrap();
+        let (_, block) = include_str!("../../../docs/config.md").split_once("```yaml\n").unwrap();
         assert_eq!(listed(block.split_once("```").unwrap().0), [""; 0]);
         assert_eq!(listed(crate::template::TEMPLATE), [""; 0]);
         assert_eq!(listed("7"), [""; 0]);

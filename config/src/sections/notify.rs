@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_recipes_of_the_documentation_work() {
-        let page = include_str!("../../docs/notifications.md");
+        let page = include_str!("../../../docs/notifications.md");
         let blocks: Vec<&str> =
             page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
         assert!(blocks.len() >= 4, "{blocks:?}");
