@@ -14,7 +14,7 @@ const LONG_DEADLINE: Duration = Duration::from_secs(150);
 
 /// Starts a worker there with a lease of a second, and a turn of it that does not end.
 fn working(sandbox: &TestSandbox, host: &SshHost) -> (String, Value, Process) {
-    host.place(sandbox, json!({"lease": "1s"}));
+    host.place(sandbox, json!({"lease": "1s", "program": sandbox.executable("subagent-runtime")}));
     sandbox.init();
     let worker = sandbox.start_on("there");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
@@ -63,7 +63,7 @@ fn behind_a_dead_connection_a_lease_ends_the_turn_too() {
 fn a_daemon_that_comes_back_in_time_keeps_the_turn() {
     let sandbox = TestSandbox::new();
     let Some(host) = SshHost::start(&sandbox) else { return };
-    host.place(&sandbox, json!({"lease": "1h"}));
+    host.place(&sandbox, json!({"lease": "1h", "program": sandbox.executable("subagent-runtime")}));
     sandbox.init();
     let worker = sandbox.start_on("there");
     let gate = sandbox.gate("work");
