@@ -118,6 +118,7 @@ mod ssh {
     mod bad;
     mod delegation;
     mod lease;
+    mod moved;
     mod prepare;
     mod turns;
 }
