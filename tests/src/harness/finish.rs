@@ -11,6 +11,7 @@ use super::command::Command;
 use super::output::Output;
 use super::process::Process;
 use super::sandbox::TestSandbox;
+use super::ssh_host::PLACED_THERE;
 use super::wait::wait_while;
 use crate::invariants::{self, Evidence};
 
@@ -132,6 +133,7 @@ impl TestSandbox {
     pub(super) fn evidence(&self, ended: bool) -> Evidence {
         Evidence {
             state_dir: self.state_dir().to_owned(),
+            there: Some(self.file("there").join(PLACED_THERE)),
             socket_folders: vec![self.file("run/subagent")],
             acknowledged: self.recorder.acknowledged(),
             ended,

@@ -1,5 +1,4 @@
-//! Watches a sandbox continuously while others break it. Temporary inconsistencies must not last
-//! for 5 s.
+//! Watches a sandbox continuously while others break it. Temporary inconsistencies must not last.
 
 // Two guarantees have a time limit. A worker may not be reported as running (or gone) for longer
 // without (or with) a live runtime. No process of an agent may outlive its runtime and guard by
@@ -27,6 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Lookout {
     over: mpsc::Sender<()>,
     seen: Arc<AtomicBool>,
+    grace: Duration,
     thread: JoinHandle<LookoutReport>,
 }
 
@@ -42,24 +42,35 @@ pub struct LookoutReport {
 }
 
 impl TestSandbox {
-    /// Starts the checks in a thread.
+    /// Starts the checks in a thread. What lasts longer than 5 s is a violation.
     ///
     /// # Panics
     ///
     /// If no thread can be started.
     #[must_use]
     pub fn lookout(&self) -> Lookout {
+        self.lookout_for(GRACE)
+    }
+
+    /// The same with another time limit.
+    ///
+    /// # Panics
+    ///
+    /// If no thread can be started.
+    #[must_use]
+    pub fn lookout_for(&self, grace: Duration) -> Lookout {
         let (over, heard) = mpsc::channel();
         let seen = Arc::new(AtomicBool::new(false));
         let place = SandboxObserver {
             seen: Arc::clone(&seen),
+            grace,
             evidence: self.evidence(false),
             id: self.id.clone(),
             born: self.born,
             root: self.path().to_owned(),
             executables: self.executables.folder().to_owned(),
         };
-        Lookout { over, seen, thread: thread::spawn(move || place.look_until(&heard)) }
+        Lookout { over, seen, grace, thread: thread::spawn(move || place.look_until(&heard)) }
     }
 }
 
@@ -88,14 +99,16 @@ impl Lookout {
     /// If there was a violation.
     #[track_caller]
     pub fn all_well(self) -> LookoutReport {
+        let grace = self.grace;
         let report = self.end();
-        assert!(report.violations.is_empty(), "lasted for more than {GRACE:?}: {:#?}", report.violations);
+        assert!(report.violations.is_empty(), "lasted for more than {grace:?}: {:#?}", report.violations);
         report
     }
 }
 
 struct SandboxObserver {
     seen: Arc<AtomicBool>,
+    grace: Duration,
     evidence: Evidence,
     id: String,
     born: u64,
@@ -116,7 +129,7 @@ impl SandboxObserver {
                 if what.starts_with(STRAY) {
                     report.longest_stray = report.longest_stray.max(now - begun);
                 }
-                if now - begun > GRACE {
+                if now - begun > self.grace {
                     report.violations.insert(what);
                     self.seen.store(true, Ordering::Relaxed);
                 }

@@ -18,6 +18,8 @@ use super::{say, wait_until, wait_while};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const SSHD: &str = "/usr/sbin/sshd";
+/// The folder of placed workers, below the home there.
+pub(super) const PLACED_THERE: &str = ".local/state/subagent/placed";
 /// Where sshd looks for an empty folder when it runs as root.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 /// Number of ports that are tried: another process may take a free one first.
@@ -88,7 +90,7 @@ impl SshHost {
     /// Returns the folder there of a placed worker.
     #[must_use]
     pub fn folder_of(&self, worker: &str) -> PathBuf {
-        self.home.join(".local/state/subagent/placed").join(worker)
+        self.home.join(PLACED_THERE).join(worker)
     }
 
     fn file(&self, name: &str) -> String {

@@ -17,10 +17,12 @@ pub struct HeldLocks {
 }
 
 impl HeldLocks {
-    /// Finds all runtimes and guards of workers in this state directory.
+    /// Finds all runtimes and guards of workers in this state directory, and those that are placed in
+    /// another folder.
     #[must_use]
-    pub fn look(state_dir: &Path) -> Self {
-        let folders = ["runtimes", "placed"].map(|name| state_dir.join(name));
+    pub fn look(state_dir: &Path, there: Option<&Path>) -> Self {
+        let own = ["runtimes", "placed"].map(|name| state_dir.join(name));
+        let folders: Vec<_> = own.into_iter().chain(there.map(Path::to_owned)).collect();
         let mut held = Self::default();
         for process in process::all() {
             if process.name != "subagent-runtim" && process.name != "subagent-guard" {

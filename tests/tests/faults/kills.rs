@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Random, TestSandbox, say, times, wait_until};
+use subagent_tests::harness::{Random, SshHost, TestSandbox, say, times, wait_until};
 
 use super::a_moment;
 use super::victims::Victim;
@@ -37,12 +37,25 @@ const OVER_A_STREAM: &[(Victim, usize)] = &[
     (Victim::Guard, 3),
     (Victim::Agent, 3),
 ];
+const ON_ANOTHER_MACHINE: &[(Victim, usize)] = &[
+    (Victim::Client, 80),
+    (Victim::Connection, 60),
+    (Victim::Stream, 25),
+    (Victim::Daemon, 12),
+    (Victim::DaemonAndRuntime, 4),
+    (Victim::Runtime, 10),
+    (Victim::Guard, 4),
+    (Victim::Agent, 5),
+];
 /// The minimum number of turns that must be open when one of their processes is killed: a
 /// turn outlives its daemon.
 const HIT_BELOW_A_DAEMON: usize = 10;
 const HIT_WITH_THE_DAEMON: usize = 3;
 /// The maximum number of further deaths until enough turns were hit.
 const MAX_MORE: usize = 100;
+/// The longest time that a statement about a worker may be outdated, here and on another machine.
+const GRACE: Duration = Duration::from_secs(5);
+const FAR_GRACE: Duration = Duration::from_secs(60);
 /// Time limit from a signal to the death.
 const DEATH: Duration = Duration::from_secs(10);
 /// Remains of an agent that its guard must end, each in one of this many turns. The chain of forks
@@ -101,7 +114,8 @@ fn manage(
         let completed = end["type"] == "turn.completed";
         // The last one: its runtime was killed before it could listen, so the
         // prompt was never sent.
-        let codes = ["RUNTIME_LOST", "BACKEND_UNAVAILABLE", "BACKEND_RUNTIME_ERROR"].map(Value::from);
+        let codes = ["RUNTIME_LOST", "BACKEND_UNAVAILABLE", "BACKEND_RUNTIME_ERROR", "PLACEMENT_UNREACHABLE"];
+        let codes = codes.map(Value::from);
         assert!(completed || codes.contains(&end["data"]["error"]["code"]), "{end}");
         hit.fetch_add(usize::from(!completed), Ordering::Relaxed);
         turns.insert(file, completed);
@@ -171,25 +185,42 @@ impl Killed {
 
 #[test]
 fn nothing_is_lost_or_done_twice_after_any_kill_below_a_daemon() {
-    kill_while_managers_work(TestSandbox::new(), BELOW_A_DAEMON, HIT_BELOW_A_DAEMON);
+    kill_while_managers_work(TestSandbox::new(), None, BELOW_A_DAEMON, HIT_BELOW_A_DAEMON);
 }
 
 #[test]
 fn nothing_is_lost_or_done_twice_whenever_the_daemon_is_killed() {
-    kill_while_managers_work(TestSandbox::new(), WITH_THE_DAEMON, HIT_WITH_THE_DAEMON);
+    kill_while_managers_work(TestSandbox::new(), None, WITH_THE_DAEMON, HIT_WITH_THE_DAEMON);
 }
 
 #[test]
 fn nothing_is_lost_or_done_twice_behind_a_stream_that_is_killed() {
-    kill_while_managers_work(TestSandbox::placed(), OVER_A_STREAM, HIT_WITH_THE_DAEMON);
+    kill_while_managers_work(TestSandbox::placed(), None, OVER_A_STREAM, HIT_WITH_THE_DAEMON);
 }
 
-fn kill_while_managers_work(sandbox: TestSandbox, kills: &[(Victim, usize)], hits: usize) {
+#[test]
+fn nothing_is_lost_or_done_twice_on_a_machine_whose_connections_are_killed() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = SshHost::start(&sandbox) else { return };
+    kill_while_managers_work(sandbox, Some("there"), ON_ANOTHER_MACHINE, HIT_WITH_THE_DAEMON);
+}
+
+/// Kills while workers at this placement have turns.
+fn kill_while_managers_work(
+    sandbox: TestSandbox,
+    place: Option<&str>,
+    kills: &[(Victim, usize)],
+    hits: usize,
+) {
+    // A place is dialed again after some seconds if its connections are killed before they begin.
+    let grace = if place.is_some() { FAR_GRACE } else { GRACE };
     let mut random = Random::announced();
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
-    let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
-    let lookout = sandbox.lookout();
+    let workers: Vec<String> = (0..WORKERS)
+        .map(|_| place.map_or_else(|| sandbox.start("demo"), |place| sandbox.start_on(place)))
+        .collect();
+    let lookout = sandbox.lookout_for(grace);
     let (over, watchers, open) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut turns = ManagerTurns::new();
     let mut killed = Killed::default();
@@ -269,7 +300,7 @@ fn kill_while_managers_work(sandbox: TestSandbox, kills: &[(Victim, usize)], hit
     sandbox.finish();
     let count = |victim| killed.count(victim);
     say(&format!(
-        "faults: daemon killed {} times, runtime {}, guard {}, agent {}, daemon and runtime together {}, streams {}, watchers {}; \
+        "faults: daemon killed {} times, runtime {}, guard {}, agent {}, daemon and runtime together {}, streams {}, ssh clients {}, connections {}, watchers {}; \
          {} turns of {WORKERS} agents, {completed} completed, {hit} hit; {} looks, no process was left for more than {:?}; {took:?}",
         count(Victim::Daemon),
         count(Victim::Runtime),
@@ -277,6 +308,8 @@ fn kill_while_managers_work(sandbox: TestSandbox, kills: &[(Victim, usize)], hit
         count(Victim::Agent),
         count(Victim::DaemonAndRuntime),
         count(Victim::Stream),
+        count(Victim::Client),
+        count(Victim::Connection),
         watchers.load(Ordering::Relaxed),
         turns.len(),
         seen.looks,

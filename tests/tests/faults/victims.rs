@@ -12,8 +12,12 @@ pub(crate) enum Victim {
     Guard,
     Agent,
     DaemonAndRuntime,
-    /// The daemon's end of a stream to a placed worker.
+    /// The end of a stream at a placed worker.
     Stream,
+    /// The client of a connection to another machine.
+    Client,
+    /// The other machine's side of a connection with a stream.
+    Connection,
 }
 
 impl Victim {
@@ -47,6 +51,12 @@ impl Victim {
                     is(process.parent, "subagent-guard") && !process.command_line().contains("--spawned")
                 };
                 one(all.iter().filter(agent).collect(), random)
+            }
+            Self::Client => one(named("ssh").collect(), random),
+            Self::Connection => {
+                let streams = named("subagent-dial").filter_map(|dial| Process::find(dial.parent));
+                let sessions: Vec<Process> = streams.filter(|one| one.name.starts_with("sshd")).collect();
+                one(sessions.iter().collect(), random)
             }
             Self::Stream => one(named("subagent-dial").collect(), random),
             Self::DaemonAndRuntime => {
