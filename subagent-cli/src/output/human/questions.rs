@@ -149,7 +149,8 @@ fn kind_of(field: &FormFieldView<'_>) -> String {
 pub(super) fn answered(view: &mut PageRenderer, answered: &Named<ElicitationAnswered>) {
     let worker = called(&answered.name, answered.of.worker_id.as_str());
     let answer = &answered.of;
-    turns::answered(view, worker, &answer.request_id, answer.action.as_str(), answer.state);
+    let answered = (&answer.request_id, answer.action.as_str());
+    turns::answered(view, worker, answered, (answer.state, &answer.delivery));
 }
 
 /// What `worker show` has of open questions and of sessions below the worker's.

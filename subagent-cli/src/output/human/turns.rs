@@ -102,21 +102,25 @@ pub(super) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
 
 pub(super) fn decided(view: &mut PageRenderer, decided: &Named<ApprovalDecided>) {
     let worker = called(&decided.name, decided.of.worker_id.as_str());
-    answered(view, worker, &decided.of.request_id, &decided.of.option_id, decided.of.state);
+    let decided = &decided.of;
+    answered(view, worker, (&decided.request_id, &decided.option_id), (decided.state, &decided.delivery));
 }
 
 /// A question that was answered, and how to go on.
 pub(super) fn answered(
     view: &mut PageRenderer,
     worker: &str,
-    request: &RequestId,
-    answer: &str,
-    state: WorkerState,
+    (request, answer): (&RequestId, &str),
+    (state, delivery): (WorkerState, &str),
 ) {
     view.page.word(Style::Strong, request.as_str()).plain("  answered with ");
     view.page.word(Style::Good, answer).plain("  ");
     view.state(state.as_str());
     view.page.end();
+    if delivery == "pending" {
+        let said = "The agent has not confirmed the answer yet; it is stored and delivered later.";
+        view.page.word(Style::Bad, said).end();
+    }
     if matches!(state, WorkerState::Running | WorkerState::WaitingApproval) {
         view.next("Wait:", &format!("subagent wait {worker}"));
     }
