@@ -173,8 +173,8 @@ fn a_question_is_answered_when_the_place_answers() {
     link.cut(&sandbox);
     let _ = unreachable(&sandbox, &worker);
     let request = asked["requestId"].as_str().unwrap();
-    let said = sandbox.command("subagent").args(["approve", request, "--decision", "allow"]).run();
-    assert!(said.text().contains("it is stored and delivered later"), "{said}");
+    let said = sandbox.command("subagent").args(["approve", request, "--decision", "allow"]).on_screen();
+    assert!(said.text().contains("it is stored and delivered later"), "{said:?}");
     link.repair();
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     assert_eq!(count(&sandbox.events(&worker), "approval.decided"), 1);
