@@ -9,7 +9,7 @@ use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::message_text::MessageText;
 use subagent_protocol::tool_calls::is_over;
-use subagent_protocol::tool_content::ToolContent;
+use subagent_protocol::tool_content::{PlanReport, ToolCallReport};
 
 /// Bytes of the last message that are kept.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -110,10 +110,10 @@ impl Activity {
         let short = |text: &str| text[..text.floor_char_boundary(MAX_LINE_BYTES)].to_owned();
         match kind {
             "tool_call" | "tool_call_update" => {
-                let reported: CallReport<'_> = lenient::read(data);
+                let reported: ToolCallReport<'_> = lenient::read(data);
                 let id = reported.tool_call_id.0.unwrap_or_default();
                 let status = reported.status.0.unwrap_or_default();
-                let files = reported.edited_files();
+                let files = edited_files(&reported);
                 if is_over(status) || status == "unknown" {
                     let call = self.open.remove(id);
                     if call.is_none() {
@@ -136,7 +136,7 @@ impl Activity {
                 add(&mut call.files, files);
             }
             "plan" => {
-                let ActivityPlan { entries } = lenient::read(data);
+                let PlanReport { entries } = lenient::read(data);
                 let of =
                     |status: &'static str| entries.iter().filter(move |entry| entry.status.0 == Some(status));
                 self.plan = Doing {
@@ -185,45 +185,12 @@ struct ShownProgress<'a> {
     kind: Lenient<&'a str>,
 }
 
-/// An update of a tool call.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct CallReport<'a> {
-    #[serde(borrow)]
-    tool_call_id: Lenient<&'a str>,
-    status: Lenient<&'a str>,
-    title: Lenient<&'a str>,
-    tool_kind: Lenient<&'a str>,
-    #[serde(deserialize_with = "lenient::objects")]
-    content: Vec<ToolContent<'a>>,
-    #[serde(deserialize_with = "lenient::objects")]
-    locations: Vec<ToolContent<'a>>,
-}
-
-/// An update of the plan.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ActivityPlan<'a> {
-    #[serde(borrow, deserialize_with = "lenient::objects")]
-    entries: Vec<ActivityStep<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ActivityStep<'a> {
-    #[serde(borrow)]
-    content: Lenient<&'a str>,
-    status: Lenient<&'a str>,
-}
-
-impl CallReport<'_> {
-    /// The files that it says it edits: those of its diffs, and its locations if editing is its kind.
-    fn edited_files(&self) -> Vec<String> {
-        let diffs = self.content.iter().filter(|block| block.kind.0 == Some("diff"));
-        let edits = matches!(self.tool_kind.0, Some("edit" | "delete" | "move"));
-        let locations = self.locations.iter().filter(|_| edits);
-        diffs.chain(locations).filter_map(|place| place.path.0).map(str::to_owned).collect()
-    }
+/// The files that a call says it edits: those of its diffs, and its locations if editing is its kind.
+fn edited_files(call: &ToolCallReport<'_>) -> Vec<String> {
+    let diffs = call.content.iter().filter(|block| block.kind.0 == Some("diff"));
+    let edits = matches!(call.tool_kind.0, Some("edit" | "delete" | "move"));
+    let locations = call.locations.iter().filter(|_| edits);
+    diffs.chain(locations).filter_map(|place| place.path.0).map(str::to_owned).collect()
 }
 
 /// Adds the files that are not known yet, within the limits.

@@ -4,9 +4,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::Deserialize;
 use subagent_protocol::api::{Doing, OverviewItem, OverviewShown};
 use subagent_protocol::event::{Event, EventType};
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
+use subagent_protocol::lenient::{self, Lenient, ObjectField};
 use subagent_protocol::state::{QuestionKind, WorkerState};
 use subagent_protocol::time::Timestamp;
 
@@ -147,36 +149,31 @@ impl OverviewRow {
 
     fn see(&mut self, event: &Event) {
         self.last_event_at = Some(event.ts);
-        let word = |key: &str| event.data[key].as_str().map(str::to_owned);
-        let turn = || word("turnId").or_else(|| event.turn_id.as_ref().map(ToString::to_string));
-        let length = || event.data["length"].as_u64().and_then(|length| usize::try_from(length).ok());
+        let data: WorkerEventData<'_> = lenient::read(&event.data);
+        let turn = data.turn_id.0.or(event.turn_id.as_ref().map(TurnId::as_str)).unwrap_or_default();
         match event.event_type {
             EventType::TurnStarted => {
-                self.takes(&turn().unwrap_or_default());
+                self.takes(turn);
                 self.active_turn_id.clone_from(&event.turn_id);
                 self.enter(WorkerState::Running, event.ts);
             }
             EventType::TurnQueued => {
-                self.waiting += usize::from(self.queued.insert(turn().unwrap_or_default()));
+                self.waiting += usize::from(self.queued.insert(turn.to_owned()));
             }
             EventType::TurnDropped => {
-                let is_known = self.queued.remove(&turn().unwrap_or_default());
+                let is_known = self.queued.remove(turn);
                 let waited = is_known || self.waiting > self.queued.len();
                 self.waiting = self.waiting.saturating_sub(usize::from(waited));
             }
             EventType::QueuePaused => {
-                (self.is_paused, self.waiting) = (true, length().unwrap_or(self.waiting));
+                (self.is_paused, self.waiting) = (true, data.length.0.unwrap_or(self.waiting));
             }
             EventType::QueueResumed => {
-                (self.is_paused, self.waiting) = (false, length().unwrap_or(self.waiting));
+                (self.is_paused, self.waiting) = (false, data.length.0.unwrap_or(self.waiting));
             }
-            EventType::WorkerParked => {
-                self.parked_until = serde_json::from_value(event.data["until"].clone()).ok();
-            }
+            EventType::WorkerParked => self.parked_until = data.until.0,
             EventType::WorkerUnparked => self.parked_until = None,
-            EventType::WorkerUnreachable => {
-                self.unreachable_since = serde_json::from_value(event.data["since"].clone()).ok();
-            }
+            EventType::WorkerUnreachable => self.unreachable_since = data.since.0,
             EventType::WorkerReached => self.unreachable_since = None,
             EventType::WorkerStarted | EventType::WorkerRestarted if self.active_turn_id.is_none() => {
                 self.enter(WorkerState::Idle, event.ts);
@@ -194,15 +191,13 @@ impl OverviewRow {
                 self.active_turn_id = None;
                 self.enter(WorkerState::Idle, event.ts);
                 match kind {
-                    EventType::TurnFailed => {
-                        self.last_error = event.data["error"]["message"].as_str().map(str::to_owned)
-                    }
+                    EventType::TurnFailed => self.last_error = data.error.0.message.0,
                     EventType::TurnCompleted => self.last_error = None,
                     _ => {}
                 }
             }
             kind if kind.is_question() => {
-                if let Some(need) = need(event)
+                if let Some(need) = need(event, &data)
                     && self.needs.iter().all(|known| known.request_id != need.request_id)
                 {
                     self.needs.push(need);
@@ -210,8 +205,7 @@ impl OverviewRow {
                 self.turn_state(event.ts);
             }
             kind if kind.is_about_question() => {
-                let asked = word("requestId").unwrap_or_default();
-                self.needs.retain(|need| need.request_id.as_str() != asked);
+                self.needs.retain(|need| Some(need.request_id.as_str()) != data.request_id.0);
                 self.turn_state(event.ts);
             }
             _ => {}
@@ -220,14 +214,37 @@ impl OverviewRow {
     }
 }
 
-fn need(event: &Event) -> Option<Need> {
-    let word = |key: &str| event.data[key].as_str().filter(|text| !text.trim().is_empty());
+/// The data of an event, as far as a row follows from it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WorkerEventData<'a> {
+    #[serde(borrow)]
+    turn_id: Lenient<&'a str>,
+    length: Lenient<usize>,
+    until: Lenient<Timestamp>,
+    since: Lenient<Timestamp>,
+    error: ObjectField<TurnError>,
+    request_id: Lenient<&'a str>,
+    command: Lenient<&'a str>,
+    title: Lenient<&'a str>,
+    url: Lenient<&'a str>,
+    message: Lenient<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TurnError {
+    message: Lenient<String>,
+}
+
+fn need(event: &Event, data: &WorkerEventData<'_>) -> Option<Need> {
     let kind = match event.event_type {
         EventType::ElicitationRequested => QuestionKind::Elicitation,
         _ => QuestionKind::Permission,
     };
-    let subject = ["command", "title", "url", "message"].into_iter().find_map(word).unwrap_or_default();
-    let request_id = word("requestId")?.parse().ok()?;
+    let mut said = [data.command, data.title, data.url, data.message].into_iter().filter_map(|word| word.0);
+    let subject = said.find(|text| !text.trim().is_empty()).unwrap_or_default();
+    let request_id = data.request_id.0?.parse().ok()?;
     Some(Need { request_id, kind, subject: subject.to_owned(), since: event.ts })
 }
 

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subagent_protocol::api::{ControllerHandle, header};
 use subagent_protocol::event::Event;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -124,9 +125,19 @@ pub(crate) fn error(error: &Error) -> Value {
 }
 
 fn envelope(body: &[u8]) -> BridgeResult {
-    let mut reply: Value = serde_json::from_slice(body)
+    let reply = serde_json::from_slice(body)
         .map_err(|_| error(&Error::new(Code::Internal, "the daemon's answer is not an envelope")))?;
-    if reply["ok"] == true { Ok(reply["data"].take()) } else { Err(reply["error"].take()) }
+    let DaemonReply { ok, data, error } = lenient::take(reply);
+    if ok.0 == Some(true) { Ok(data) } else { Err(error) }
+}
+
+/// The envelope of an answer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DaemonReply {
+    ok: Lenient<bool>,
+    data: Value,
+    error: Value,
 }
 
 /// Lines with events, as they come.

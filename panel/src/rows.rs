@@ -10,11 +10,12 @@ use subagent_protocol::api::{ApprovalShown, Doing, TaskOfWorker, UsageSums, Work
 use subagent_protocol::budget::BudgetView;
 use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::lenient;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::tags::Tags;
 use subagent_protocol::time::Timestamp;
 
-use crate::story;
+use crate::story::{self, StoryRule};
 
 /// A row as JSON for the page.
 #[derive(Serialize)]
@@ -175,7 +176,7 @@ pub(crate) type OpenQuestions = BTreeMap<String, Value>;
 /// A question as it is answered in place.
 pub(crate) fn question(asked: &ApprovalShown) -> Value {
     let item = &asked.item;
-    let rule = item.rule.as_ref().and_then(|rule| rule["rule"].as_str());
+    let rule = item.rule.as_ref().and_then(|rule| lenient::read::<StoryRule<'_>>(rule).rule.0);
     json!({
         "id": item.request_id, "worker": item.worker_id, "name": one_line(&item.name), "label": one_line(&item.label),
         "path": item.path.iter().map(|name| one_line(name)).collect::<Vec<_>>(), "kind": item.kind,

@@ -10,8 +10,8 @@ use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::json::extend;
-use subagent_protocol::lenient::{self, Lenient};
-use subagent_protocol::tool_content::ToolContent;
+use subagent_protocol::lenient::{self, Lenient, ObjectField};
+use subagent_protocol::tool_content::{PlanReport, PlanStep, ToolCallReport, ToolContent};
 
 use crate::render::{MarkupNode, ansi, head, markdown, patch};
 
@@ -135,20 +135,18 @@ fn without_blocks(item: &StoryItem) -> Value {
     shown
 }
 
-fn line(data: &Map<String, Value>, key: &str) -> Option<String> {
-    data.get(key)?.as_str().map(one_line).filter(|line| !line.is_empty())
+fn shown(text: Lenient<&str>) -> Option<String> {
+    text.0.map(one_line).filter(|line| !line.is_empty())
 }
 
 pub(crate) fn tool(data: &Map<String, Value>) -> Value {
-    let places: Vec<Value> = list(data.get("locations"))
-        .filter_map(|place| {
-            let ToolContent { path, line, .. } = lenient::read(place);
-            Some(json!({"path": one_line(path.0?), "line": line.0}))
-        })
-        .take(MAX_PARTS)
-        .collect();
-    let mut parts: Vec<Value> = list(data.get("content")).filter_map(part).take(MAX_PARTS).collect();
-    if let Some(output) = data.get("terminalOutput").and_then(Value::as_str) {
+    let call = ToolCallReport::of(data);
+    let ShownOutput { terminal_output, terminal_exit } = ShownOutput::deserialize(data).unwrap_or_default();
+    let place =
+        |place: &ToolContent<'_>| Some(json!({"path": one_line(place.path.0?), "line": place.line.0}));
+    let places: Vec<Value> = call.locations.iter().filter_map(place).take(MAX_PARTS).collect();
+    let mut parts: Vec<Value> = call.content.into_iter().filter_map(part).take(MAX_PARTS).collect();
+    if let Some(output) = terminal_output.0 {
         parts.push(printed(output));
     }
     if parts.is_empty()
@@ -156,10 +154,9 @@ pub(crate) fn tool(data: &Map<String, Value>) -> Value {
     {
         parts.push(printed(&output));
     }
-    let exit = data.get("terminalExit").and_then(|exit| lenient::read::<StoryExit>(exit).exit_code.0);
     json!({
-        "title": line(data, "title"), "tool": line(data, "toolKind"), "status": line(data, "status"),
-        "command": line(data, "command"), "places": places, "parts": parts, "exit": exit,
+        "title": shown(call.title), "tool": shown(call.tool_kind), "status": shown(call.status),
+        "command": shown(call.command), "places": places, "parts": parts, "exit": terminal_exit.0.exit_code.0,
         "input": match data.contains_key("command") {
             true => None,
             false => data.get("rawInput").filter(|input| says_more(input, data)).and_then(raw).map(|input| clean(head(&input, MAX_INPUT_BYTES).0).into_owned()),
@@ -171,10 +168,6 @@ pub(crate) fn tool(data: &Map<String, Value>) -> Value {
 fn says_more(input: &Value, data: &Map<String, Value>) -> bool {
     let title = data.get("title");
     input.as_object().is_none_or(|fields| fields.values().any(|value| Some(value) != title))
-}
-
-fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
-    value.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// A value as text: words as they are, anything else as JSON.
@@ -191,8 +184,8 @@ fn printed(text: &str) -> Value {
 }
 
 /// A part of what a tool call reports: a diff, text, or what it is if it cannot be shown.
-fn part(content: &Value) -> Option<Value> {
-    let ToolContent { kind, old_text: Lenient(old), new_text, path, content, .. } = lenient::read(content);
+fn part(content: ToolContent<'_>) -> Option<Value> {
+    let ToolContent { kind, old_text: Lenient(old), new_text, path, content, .. } = content;
     match kind.0? {
         "diff" => {
             let patch = patch::of_edit(old.unwrap_or_default(), new_text.0.unwrap_or_default());
@@ -209,25 +202,59 @@ fn part(content: &Value) -> Option<Value> {
     }
 }
 
+/// What a call printed, as an event has it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ShownOutput<'a> {
+    #[serde(borrow)]
+    terminal_output: Lenient<&'a str>,
+    terminal_exit: ObjectField<StoryExit>,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct StoryExit {
     exit_code: Lenient<i64>,
 }
 
+/// A question, or the end of one.
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct StoryStep<'a> {
+#[serde(rename_all = "camelCase", default)]
+struct StoryQuestion<'a> {
     #[serde(borrow)]
-    content: Lenient<&'a str>,
-    status: Lenient<&'a str>,
+    request_id: Lenient<&'a str>,
+    event: Lenient<&'a str>,
+    command: Lenient<&'a str>,
+    title: Lenient<&'a str>,
+    url: Lenient<&'a str>,
+    message: Lenient<&'a str>,
+    decision: Lenient<&'a str>,
+    action: Lenient<&'a str>,
+    by: Lenient<&'a str>,
+    note: Lenient<&'a str>,
+    reason: Lenient<&'a str>,
+    #[serde(deserialize_with = "lenient::present")]
+    policy: Option<ObjectField<StoryRule<'a>>>,
+    #[serde(deserialize_with = "lenient::present")]
+    always: Option<ObjectField<StoryRule<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct StoryRule<'a> {
+pub(crate) struct StoryRule<'a> {
     #[serde(borrow)]
-    rule: Lenient<&'a str>,
+    pub(crate) rule: Lenient<&'a str>,
+}
+
+/// The end of a turn.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoryEnd<'a> {
+    #[serde(borrow)]
+    event: Lenient<&'a str>,
+    reason: Lenient<&'a str>,
+    stop_reason: Lenient<&'a str>,
+    error: ObjectField<StoryError<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -240,33 +267,31 @@ struct StoryError<'a> {
 
 /// The steps of a plan.
 fn entries(data: &Map<String, Value>) -> Vec<Value> {
-    let entry = |entry: &Value| {
-        let StoryStep { content, status } = lenient::read(entry);
+    let PlanReport { entries } = PlanReport::deserialize(data).unwrap_or_default();
+    let entry = |PlanStep { content, status }| {
         Some(json!({"text": one_line(content.0?), "status": status.0.map(one_line)}))
     };
-    list(data.get("entries")).filter_map(entry).take(500).collect()
+    entries.into_iter().filter_map(entry).take(500).collect()
 }
 
 fn question(data: &Map<String, Value>) -> Value {
-    let about = ["command", "title", "url"].into_iter().find_map(|key| line(data, key));
-    let rule = data
-        .get("policy")
-        .or_else(|| data.get("always"))
-        .and_then(|policy| lenient::read::<StoryRule<'_>>(policy).rule.0);
+    let said = StoryQuestion::deserialize(data).unwrap_or_default();
+    let about = [said.command, said.title, said.url].into_iter().find_map(shown);
+    let became = said.always.is_some();
+    let rule = said.policy.or(said.always).and_then(|policy| policy.0.rule.0);
     json!({
-        "request": data.get("requestId"), "event": data.get("event"), "about": about,
-        "message": line(data, "message"), "decision": line(data, "decision").or_else(|| line(data, "action")),
-        "by": line(data, "by"), "rule": rule.map(one_line), "became": data.contains_key("always"),
-        "note": line(data, "note"), "reason": line(data, "reason"),
+        "request": said.request_id.0, "event": said.event.0, "about": about,
+        "message": shown(said.message), "decision": shown(said.decision).or_else(|| shown(said.action)),
+        "by": shown(said.by), "rule": rule.map(one_line), "became": became,
+        "note": shown(said.note), "reason": shown(said.reason),
     })
 }
 
 fn end(data: &Map<String, Value>) -> Value {
-    let StoryError { code, message } = data.get("error").map(lenient::read).unwrap_or_default();
+    let StoryEnd { event, reason, stop_reason, error } = StoryEnd::deserialize(data).unwrap_or_default();
     json!({
-        "event": data.get("event"), "reason": line(data, "reason").or_else(|| line(data, "stopReason")),
-        "code": code.0,
-        "error": message.0.map(one_line),
+        "event": event.0, "reason": shown(reason).or_else(|| shown(stop_reason)),
+        "code": error.0.code.0, "error": error.0.message.0.map(one_line),
     })
 }
 

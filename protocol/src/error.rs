@@ -5,6 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::lenient::Lenient;
 use crate::state::words;
 
 /// The result of a user's request.
@@ -317,10 +318,57 @@ pub struct Error {
     pub details: Map<String, Value>,
 }
 
+/// The details of an error that code acts on; all others only pass through.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ErrorFacts<'a> {
+    /// What a person should do, in words.
+    #[serde(borrow)]
+    pub recommended_action: Lenient<&'a str>,
+    /// What a person should do, as a command line.
+    pub recommended_command: Lenient<&'a str>,
+    /// The kind of an agent's failure: `auth`, `rate_limit`, ...
+    pub reason_category: Lenient<&'a str>,
+    /// The ACP method of a failed start.
+    pub phase: Lenient<&'a str>,
+    /// The ACP method that failed.
+    pub method: Lenient<&'a str>,
+    /// Whether the prompt reached the agent; see [`crate::state::Dispatched`].
+    pub dispatched: Lenient<&'a str>,
+    /// What a used-up budget is of.
+    pub scope: Lenient<&'a str>,
+    /// The generation of the daemon that has the worker.
+    pub generation: Lenient<u64>,
+    /// The branch of a landing.
+    pub into: Lenient<&'a str>,
+    /// The first of the files in conflict.
+    pub files: Lenient<Vec<&'a str>>,
+    /// How many files `files` leaves out.
+    pub more_files: Lenient<u64>,
+    /// A check of a landing that failed.
+    pub command: Lenient<&'a str>,
+    /// What a failed command printed.
+    pub output: Lenient<&'a str>,
+}
+
+impl<'a> ErrorFacts<'a> {
+    /// Reads the details of an error; one of another type is unknown.
+    #[must_use]
+    pub fn of(details: &'a Map<String, Value>) -> Self {
+        Self::deserialize(details).unwrap_or_default()
+    }
+}
+
 impl Error {
     /// Creates an error that is not retryable and has no details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retryable: false, details: Map::new() }
+    }
+
+    /// Returns the details that code acts on.
+    #[must_use]
+    pub fn facts(&self) -> ErrorFacts<'_> {
+        ErrorFacts::of(&self.details)
     }
 
     /// Adds a detail to the error.

@@ -360,7 +360,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
                     });
                     view.tool_call.into_iter().for_each(|(key, value)| data[key] = value);
                     if let Some(call) = asked.client_call {
-                        data["clientCall"] = call.into();
+                        extend(&mut data, [("clientCall", call.into())]);
                     }
                     name_child(&mut data, asked.child);
                     data
@@ -406,40 +406,45 @@ impl<P: AsRef<str>> StoredEvent<P> {
 
     fn raw(&self) -> Value {
         let payload = || surrogates::parse::<Value>(self.payload()).unwrap_or(Value::Null);
+        let record = || lenient::take::<RawRecord>(payload());
         match self.record {
             None => json!({"runtime": self.carrier, "phase": self.event_type}),
             Some(RecordType::Update | RecordType::ChildUpdate) => {
-                let mut payload = payload();
-                json!({"runtime": "acp-stdio", "phase": "session.update", "update": payload["update"].take()})
+                json!({"runtime": "acp-stdio", "phase": "session.update", "update": record().update})
             }
             Some(RecordType::Notification) => {
-                let mut payload = payload();
-                json!({
-                    "runtime": "acp-stdio", "phase": "notification",
-                    "method": payload["method"].take(), "params": payload["params"].take(),
-                })
+                let RawRecord { method, params, .. } = record();
+                json!({"runtime": "acp-stdio", "phase": "notification", "method": method, "params": params})
             }
             Some(RecordType::Session) => {
-                let mut payload = payload();
+                let RawRecord { session_id, agent, .. } = record();
                 json!({
-                    "runtime": "acp-stdio", "phase": "session.start",
-                    "sessionId": payload["sessionId"].take(), "agent": payload["agent"].take(),
+                    "runtime": "acp-stdio", "phase": "session.start", "sessionId": session_id, "agent": agent,
                 })
             }
             Some(RecordType::OptionSet) => {
-                let mut payload = payload();
-                json!({
-                    "runtime": "acp-stdio", "phase": "session.set",
-                    "choice": payload["choice"].take(), "result": payload["result"].take(),
-                })
+                let RawRecord { choice, result, .. } = record();
+                json!({"runtime": "acp-stdio", "phase": "session.set", "choice": choice, "result": result})
             }
             Some(RecordType::ApprovalRequested | RecordType::ElicitationRequested) => {
-                let mut payload = payload();
-                json!({"runtime": "acp-stdio", "phase": self.event_type, "request": payload["params"].take()})
+                json!({"runtime": "acp-stdio", "phase": self.event_type, "request": record().params})
             }
             Some(record) => json!({"runtime": "acp-stdio", "phase": record, "body": payload()}),
         }
     }
+}
+
+/// The body of a record, as far as a raw event shows it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawRecord {
+    update: Value,
+    method: Value,
+    params: Value,
+    session_id: Value,
+    agent: Value,
+    choice: Value,
+    result: Value,
 }
 
 /// Returns the data of a piece of the agent's text. It may be long, so it is not copied.

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use subagent_config::ConfigError;
+use subagent_protocol::error::ErrorFacts;
 use subagent_protocol::{Code, lenient};
 
 /// The result of a command, or of one of its steps.
@@ -71,6 +72,12 @@ impl Failure {
     /// A defect of this program, or a peer that breaks the protocol.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Code::Internal, message)
+    }
+
+    /// Returns the details that code acts on.
+    #[must_use]
+    pub fn facts(&self) -> ErrorFacts<'_> {
+        ErrorFacts::of(&self.details)
     }
 
     /// Adds a fact, replacing one of the same name.

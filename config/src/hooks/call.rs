@@ -3,6 +3,8 @@
 //! ACP's kind.
 
 use serde_json::{Map, Value};
+use subagent_protocol::lenient;
+use subagent_protocol::tool_content::ToolCallReport;
 
 use crate::policy::{CallCommand, ToolCallDescription, ToolKind};
 
@@ -45,13 +47,12 @@ pub struct HookCall {
 #[must_use]
 pub fn of(reported: &Value) -> HookCall {
     let call = ToolCallDescription::of(reported);
-    let creates = reported["content"]
-        .as_array()
-        .is_some_and(|parts| parts.iter().any(|part| part["type"] == "diff" && part["oldText"].is_null()));
+    let report: ToolCallReport<'_> = lenient::read(reported);
+    let creates = report.content.iter().any(|part| part.kind.0 == Some("diff") && part.old_text.0.is_none());
     HookCall {
-        name: name(&call, creates, reported["title"].as_str()),
+        name: name(&call, creates, report.title.0),
         input: input(&call, &reported["rawInput"]),
-        id: reported["toolCallId"].as_str().map(str::to_owned),
+        id: report.tool_call_id.0.map(str::to_owned),
     }
 }
 

@@ -6,6 +6,8 @@ mod mcp;
 use std::borrow::Cow;
 
 use serde_json::Value;
+use subagent_protocol::lenient::Lenient;
+use subagent_protocol::tool_content::ToolCallReport;
 
 use super::paths;
 use super::tool::{self, ToolKind};
@@ -132,29 +134,24 @@ impl ToolCallDescription {
     }
 
     /// Merges a later description. New fields replace old ones.
-    fn take(&mut self, reported: &Value) {
-        if let Some(kind) = reported["kind"].as_str() {
+    fn take(&mut self, report: &ToolCallReport<'_>, meta: &Value, input: &Value) {
+        if let Some(kind) = report.kind.0 {
             // An unknown kind counts as `other`.
             self.kind = Some(ToolKind::parse(kind).filter(is_of_acp).unwrap_or(ToolKind::Other));
         }
-        let title = text(&reported["title"]);
-        let meta = reported["_meta"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .find_map(|(_, value)| text(&value["toolName"]));
-        let mcp = || mcp::name(reported, title.as_deref(), self.kind);
-        if let Some(name) = text(&reported["name"]).or(meta).or_else(mcp) {
+        let (title, tool) = (filled(report.title), filled(report.name));
+        let meta = meta.as_object().into_iter().flatten().find_map(|(_, value)| text(&value["toolName"]));
+        let mcp = || mcp::name(report, input, title.as_deref(), self.kind);
+        if let Some(name) = tool.clone().or(meta).or_else(mcp) {
             self.name = Some(name);
         }
         let task = self.is_of_task_server();
         if task {
-            self.learn_task(reported);
+            self.learn_task(report, input);
         }
-        let input = &reported["rawInput"];
         let by_name = self.name.as_deref().and_then(tool::kind_of);
         let runs = self.kind == Some(ToolKind::Execute) || by_name == Some(ToolKind::Execute);
-        for label in [text(&reported["name"]), title.clone()].into_iter().flatten() {
+        for label in [tool, title.clone()].into_iter().flatten() {
             add(&mut self.labels, label, &mut self.more);
         }
         let keys = COMMAND_KEYS.iter().filter(|key| runs || !ONLY_OF_SHELLS.contains(key));
@@ -199,16 +196,15 @@ impl ToolCallDescription {
         }
         self.writes |= TEXT_KEYS.iter().any(|key| !input[*key].is_null());
         self.delegates |= DELEGATES.iter().any(|key| text(&input[*key]).is_some());
-        let located =
-            reported["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
+        let located = report.locations.iter().filter_map(|place| filled(place.path));
         let named = PATH_KEYS.iter().flat_map(|key| texts(&input[*key]));
         // The files of a patch are keys.
         let changes = input["changes"].as_object().into_iter().flatten().map(|(path, _)| path.clone());
         for path in located.chain(named).chain(changes) {
             add(&mut self.paths, path, &mut self.more);
         }
-        let contents = reported["content"].as_array().into_iter().flatten();
-        for path in contents.filter(|part| part["type"] == "diff").filter_map(|part| text(&part["path"])) {
+        let diffs = report.content.iter().filter(|part| part.kind.0 == Some("diff"));
+        for path in diffs.filter_map(|part| filled(part.path)) {
             add(&mut self.changed, path, &mut self.more);
         }
     }
@@ -218,8 +214,8 @@ impl ToolCallDescription {
     }
 
     /// Merges a description of a task server's tool call.
-    fn learn_task(&mut self, reported: &Value) {
-        let agents = mcp::agents(reported);
+    fn learn_task(&mut self, report: &ToolCallReport<'_>, input: &Value) {
+        let agents = mcp::agents(report, input);
         // A second agent makes the call ambiguous.
         let other = |agent: &String| self.agent.as_ref().is_some_and(|known| known != agent);
         self.more |= agents.len() > 1 || agents.iter().any(other);
@@ -331,7 +327,11 @@ fn is_of_acp(kind: &ToolKind) -> bool {
 }
 
 fn text(value: &Value) -> Option<String> {
-    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    filled(Lenient(value.as_str()))
+}
+
+fn filled(text: Lenient<&str>) -> Option<String> {
+    text.0.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn is_of_file(url: &str) -> bool {

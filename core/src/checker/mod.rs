@@ -505,7 +505,7 @@ impl Checker {
         assert!(status != TurnStatus::Canceled || may_be_canceled);
         assert_eq!(dispatched == Dispatched::No, !self.dispatching.contains(&no), "{dispatched}");
         assert!(dispatched != Dispatched::Yes || status == TurnStatus::Completed);
-        if let Some(shown) = error.and_then(|error| error.details.get("dispatched")) {
+        if let Some(shown) = error.and_then(|error| error.facts().dispatched.0) {
             assert_eq!(shown, dispatched.as_str(), "what is told is what is stored");
         }
     }

@@ -17,7 +17,7 @@ const CANCEL: &str = "session/cancel";
 /// Returns whether the agent ignored the cancel, so that its runtime ended it.
 fn ignored_cancel(end: &TurnEnd) -> bool {
     let TurnEnd::Failed { error } = end else { return false };
-    error.code == Code::BackendTimeout && error.details.get("method").is_some_and(|method| method == CANCEL)
+    error.code == Code::BackendTimeout && error.facts().method.0 == Some(CANCEL)
 }
 
 /// Ends the open turn, if there is one. `end` is `None` if the runtime did not report an end.

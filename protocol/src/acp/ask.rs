@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::details::AuthStatus;
 use crate::error::Error;
+use crate::lenient::{self, Lenient};
 use crate::start::AgentProgram;
 
 /// Everything required for a question.
@@ -120,17 +121,34 @@ pub enum LoginKind {
     EnvVar,
 }
 
+/// A login method in `authMethods`, as an agent offers it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LoginMethod<'a> {
+    /// The agent's id of it.
+    #[serde(borrow)]
+    pub id: Lenient<&'a str>,
+    /// Name of the method for display.
+    pub name: Lenient<&'a str>,
+    /// Description of the method for display.
+    pub description: Lenient<&'a str>,
+    /// The method's `type`; null if it has none.
+    #[serde(rename = "type")]
+    pub kind: Value,
+}
+
 impl LoginKind {
     /// Returns the kind of a method in `authMethods`; one without a type is the agent's. A terminal
     /// command takes precedence over all but the standard types that need no agent.
     #[must_use]
     pub fn of(method: &Value) -> Option<Self> {
-        match method["type"].as_str() {
+        let LoginMethod { kind, .. } = lenient::read(method);
+        match kind.as_str() {
             Some("terminal") => Some(Self::Terminal),
             Some("env_var") => Some(Self::EnvVar),
             _ if terminal_command(method).is_some() => Some(Self::Terminal),
             Some("agent") => Some(Self::Agent),
-            None if method["type"].is_null() => Some(Self::Agent),
+            None if kind.is_null() => Some(Self::Agent),
             _ => None,
         }
     }

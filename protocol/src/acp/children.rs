@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::lenient::{self, Lenient, ObjectField};
 use crate::surrogates;
 
 /// The kind of such an update.
@@ -28,6 +29,56 @@ pub struct ChildSession {
     pub state: Option<String>,
 }
 
+/// An update of a session, as the agent sent it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ChildReport<'a> {
+    /// The agent's id of the session.
+    #[serde(borrow)]
+    pub session_id: Lenient<&'a str>,
+    /// Title of the session.
+    #[serde(deserialize_with = "lenient::present")]
+    pub title: Option<Lenient<&'a str>>,
+    /// State of the session.
+    #[serde(deserialize_with = "lenient::present")]
+    pub state: Option<ObjectField<ChildStateReport<'a>>>,
+    /// What the client may do with the session.
+    #[serde(deserialize_with = "lenient::present")]
+    pub capabilities: Option<ObjectField<ChildCapabilities>>,
+}
+
+/// The state of a session, as the agent sent it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ChildStateReport<'a> {
+    /// The agent's name of the state.
+    #[serde(borrow)]
+    pub state: Lenient<&'a str>,
+}
+
+/// The capabilities of a session, as the agent sent them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ChildCapabilities {
+    /// An object, if the session can be canceled.
+    pub cancel: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ChildUpdateParams<'a> {
+    #[serde(borrow)]
+    update: ObjectField<ChildReport<'a>>,
+}
+
+impl<'a> ChildReport<'a> {
+    /// Reads the `params` of an update.
+    #[must_use]
+    pub fn of(params: &'a Value) -> Self {
+        lenient::read::<ChildUpdateParams<'_>>(params).update.0
+    }
+}
+
 /// The reported sessions, in the order of their last report.
 #[derive(Debug, Default)]
 pub struct ChildSessions(Vec<ChildSession>);
@@ -36,15 +87,15 @@ impl ChildSessions {
     /// Takes the `params` of an update.
     pub fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
-        let update = &params["update"];
-        let Some(id) = update["sessionId"].as_str().map(short) else { return };
+        let update = ChildReport::of(&params);
+        let Some(id) = update.session_id.0.map(short) else { return };
         let known = self.0.iter().position(|child| child.session_id == id).map(|at| self.0.remove(at));
         let mut child = known.unwrap_or(ChildSession { session_id: id, title: None, state: None });
-        if let Some(title) = update.get("title") {
-            child.title = title.as_str().map(short);
+        if let Some(title) = update.title {
+            child.title = title.0.map(short);
         }
-        if let Some(state) = update.get("state") {
-            child.state = state["state"].as_str().map(short);
+        if let Some(state) = update.state {
+            child.state = state.0.state.0.map(short);
         }
         if self.0.len() >= MAX_CHILDREN {
             self.0.remove(0);

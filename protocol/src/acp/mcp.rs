@@ -5,6 +5,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::json::extend;
+use crate::lenient::{self, Lenient};
+
 /// A list of servers. Commands, addresses, variables and headers may be secrets.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -39,14 +42,28 @@ pub const TASK_SERVER_PROGRAM: &str = "subagent";
 /// the daemon.
 pub fn complete_task_server(server: &mut Value, program: &Path, state_dir: &Path) {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    server["command"] = text(program).into();
+    extend(server, [("command", text(program).into())]);
     if let Some(env) = server["env"].as_array_mut() {
         env.push(json!({"name": "SUBAGENT_STATE_DIR", "value": text(state_dir)}));
     }
 }
 
-fn name(server: &Value) -> &str {
-    server["name"].as_str().unwrap_or_default()
+/// A server of the list, as far as its name and kind matter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NamedServer<'a> {
+    /// Name of the server; empty if it has none.
+    #[serde(borrow, deserialize_with = "lenient::or_default")]
+    pub name: &'a str,
+    /// `http` or `sse`; absent for a server that the agent starts.
+    #[serde(rename = "type")]
+    pub kind: Lenient<&'a str>,
+}
+
+/// Returns the name of a server; empty if it has none.
+#[must_use]
+pub fn name(server: &Value) -> &str {
+    lenient::read::<NamedServer<'_>>(server).name
 }
 
 impl std::fmt::Debug for McpServers {

@@ -11,7 +11,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{surrogates, words};
+use crate::tool_content::ToolBlock;
+use crate::{lenient, surrogates, words};
 
 /// The kind of the agent's own text, which becomes `progress.message`.
 pub const MESSAGE: &str = "message";
@@ -243,9 +244,9 @@ pub fn text_of(params: &str) -> Option<Cow<'_, str>> {
 
 /// Concatenates the texts in `content`, which is one block or a list of blocks.
 fn nested_text(chunk: &Value) -> String {
-    let one = |block: &Value| match block["type"].as_str() {
-        Some("text") => block["text"].as_str().map(str::to_owned),
-        _ => None,
+    let one = |block: &Value| {
+        let ToolBlock { kind, text } = lenient::read(block);
+        text.0.filter(|_| kind.0 == Some("text")).map(str::to_owned)
     };
     match &chunk["content"] {
         Value::Array(blocks) => blocks.iter().filter_map(one).collect(),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -43,6 +43,24 @@ pub fn read<'a, T: Deserialize<'a> + Default>(object: &'a Value) -> T {
     if object.is_object() { T::deserialize(object).unwrap_or_default() } else { T::default() }
 }
 
+/// Does the same with an object that is not needed any more, and moves its values.
+#[must_use]
+pub fn take<T: DeserializeOwned + Default>(object: Value) -> T {
+    if object.is_object() { T::deserialize(object).unwrap_or_default() } else { T::default() }
+}
+
+/// Reads a field whose null differs from its absence, for `deserialize_with`.
+///
+/// # Errors
+/// Those of the field's type.
+pub fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
 /// Reads a field of any type, for `deserialize_with`.
 ///
 /// # Errors
@@ -76,13 +94,15 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,
 {
-    let list: Vec<ObjectEntry<T>> = or_default(deserializer)?;
+    let list: Vec<ObjectField<T>> = or_default(deserializer)?;
     Ok(list.into_iter().map(|entry| entry.0).collect())
 }
 
-struct ObjectEntry<T>(T);
+/// A field that is an object; one of another type is the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectField<T>(pub T);
 
-impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for ObjectEntry<T> {
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for ObjectField<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         object(deserializer).map(Self)
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::error::{Code, Error, Result};
 use crate::fields;
 use crate::ids::{ControllerId, WorkerId};
+use crate::lenient::{self, Lenient};
 use crate::state::words;
 
 /// Highest limit of turns, tokens and milliseconds, and highest accepted report.
@@ -211,12 +212,22 @@ pub struct Money {
     pub currency: String,
 }
 
+/// The `cost` of a `usage_update`, as an agent sent it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UsageCost<'a> {
+    amount: Lenient<f64>,
+    #[serde(borrow)]
+    currency: Lenient<&'a str>,
+}
+
 impl Money {
     /// Returns the cost of an agent's session so far, from the `cost` of a `usage_update`.
     #[must_use]
     pub fn of(cost: &Value) -> Option<Self> {
-        let micros = micros(cost["amount"].as_f64()?)?;
-        let currency = cost["currency"].as_str()?.trim();
+        let UsageCost { amount, currency } = lenient::read(cost);
+        let micros = micros(amount.0?)?;
+        let currency = currency.0?.trim();
         let plain = currency.chars().all(|letter| letter.is_ascii_alphanumeric());
         let named = plain && (1..=MAX_CURRENCY_CHARS).contains(&currency.len());
         named.then(|| Self { micros, currency: currency.to_owned() })

@@ -164,25 +164,24 @@ pub(crate) async fn land(client: &mut DaemonClient, name: &str, request: &LandWo
 
 /// Sends a conflict or the output of a check to the worker, and waits until it has answered.
 fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &CliContext) -> Result<()> {
-    let text = |key: &str| failure.details.get(key).and_then(Value::as_str).unwrap_or_default();
+    let facts = failure.facts();
     let prompt = if failure.is(Code::LandConflict) {
-        let files = failure.details.get("files").and_then(Value::as_array).into_iter().flatten();
-        let mut files: Vec<String> = files.map(|file| format!("- {}", text::value(file))).collect();
-        let more = failure.details.get("moreFiles").and_then(Value::as_u64);
-        files.extend(more.map(|more| format!("- and {more} more")));
+        let files = facts.files.0.unwrap_or_default();
+        let mut files: Vec<String> = files.iter().map(|file| format!("- {file}")).collect();
+        files.extend(facts.more_files.0.map(|more| format!("- and {more} more")));
         format!(
             "Your changes conflict with the branch `{0}`, which has moved on. Merge it into your branch with \
              `git merge {0}`, resolve the conflicts, and commit the merge. Keep the intent of both sides. \
              These files have conflicts:\n\n{1}",
-            text("into"),
+            facts.into.0.unwrap_or_default(),
             files.join("\n")
         )
     } else if failure.is(Code::LandCheckFailed) {
         format!(
             "Your changes were merged with their target branch, and this check failed:\n\n    {}\n\n\
              Its output ends like this:\n\n{}\n\nMend the cause.",
-            text("command"),
-            text("output")
+            facts.command.0.unwrap_or_default(),
+            facts.output.0.unwrap_or_default()
         )
     } else {
         return Err(failure);

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_config::agents::{Catalog, GivenAgents};
 use subagent_config::discovery::{self, LoadedConfig};
@@ -12,6 +13,7 @@ use subagent_config::environment::account_home;
 use subagent_config::placements::LOCAL;
 use subagent_config::{Environment, Workspace, workspace};
 use subagent_protocol::api::{TurnProgress, UNLABELED};
+use subagent_protocol::lenient::{self, Lenient};
 
 use super::candidate::CompletionCandidate;
 use super::kinds::{InboxRequestKind, TurnChoice};
@@ -86,7 +88,7 @@ impl CompletionContext {
     /// Returns workers by name, or by id if an id is typed.
     pub(super) fn workers(&self, typed: &str, all: bool) -> Vec<CompletionCandidate> {
         let workers = self.listed("/v1/workers");
-        let shown = workers.iter().filter(|worker| all || worker["state"] != "stopped");
+        let shown = workers.iter().filter(|worker| all || ListedItem::of(worker).state.0 != Some("stopped"));
         let mut found: Vec<CompletionCandidate> = shown.flat_map(|worker| addresses(worker, typed)).collect();
         if typed.starts_with('@') {
             found.push(CompletionCandidate::new("@last", "the worker that was used last"));
@@ -99,7 +101,7 @@ impl CompletionContext {
         let workers = self.listed("/v1/workers");
         let session = |worker: &Value| {
             Some(CompletionCandidate::new(
-                worker["sessionId"].as_str()?,
+                ListedItem::of(worker).session_id.0?,
                 &format!("session of {}", named(worker)),
             ))
         };
@@ -156,12 +158,13 @@ impl CompletionContext {
     /// Returns the turns of the newest workers.
     pub(super) fn turns(&self, of: TurnChoice) -> Vec<CompletionCandidate> {
         let deadline = Instant::now() + LIMIT;
-        let wanted = |turn: &&Value| match of {
-            TurnChoice::All => true,
-            TurnChoice::Queued => turn["status"] == TurnProgress::Queued.as_str(),
-            TurnChoice::Ended => [TurnProgress::Failed, TurnProgress::Canceled]
-                .iter()
-                .any(|end| turn["status"] == end.as_str()),
+        let wanted = |turn: &&Value| {
+            let status = ListedItem::of(turn).status.0.and_then(TurnProgress::parse);
+            match of {
+                TurnChoice::All => true,
+                TurnChoice::Queued => status == Some(TurnProgress::Queued),
+                TurnChoice::Ended => matches!(status, Some(TurnProgress::Failed | TurnProgress::Canceled)),
+            }
         };
         let mut found = Vec::new();
         for worker in self.listed("/v1/workers").iter().take(MAX_WORKERS) {
@@ -179,8 +182,8 @@ impl CompletionContext {
     pub(super) fn tags(&self, kept: &str) -> Vec<CompletionCandidate> {
         let mut workers: BTreeMap<String, usize> = BTreeMap::new();
         for worker in self.listed("/v1/workers") {
-            for (name, value) in worker["tags"].as_object().into_iter().flatten() {
-                let tag = format!("{kept}{name}={}", value.as_str().unwrap_or_default());
+            for (name, value) in ListedItem::of(&worker).tags.0.into_iter().flatten() {
+                let tag = format!("{kept}{name}={}", value.0.unwrap_or_default());
                 *workers.entry(tag).or_default() += 1;
             }
         }
@@ -209,7 +212,7 @@ impl CompletionContext {
     /// The schedules or triggers of a list, with what keeps them from firing.
     pub(super) fn starters(&self, list: &str) -> Vec<CompletionCandidate> {
         let one = |starter: &Value| {
-            let about = match starter["paused"].as_str() {
+            let about = match ListedItem::of(starter).paused.0 {
                 Some(reason) => format!("paused: {reason}"),
                 None => word(starter, "nextAt").to_owned(),
             };
@@ -222,8 +225,8 @@ impl CompletionContext {
         let mut open = self.listed("/v1/approvals");
         open.retain(|asked| match of {
             InboxRequestKind::Anything => true,
-            InboxRequestKind::Form => asked["kind"] == "elicitation",
-            InboxRequestKind::Permission => asked["kind"] != "elicitation",
+            InboxRequestKind::Form => ListedItem::of(asked).kind.0 == Some("elicitation"),
+            InboxRequestKind::Permission => ListedItem::of(asked).kind.0 != Some("elicitation"),
         });
         open
     }
@@ -244,6 +247,25 @@ impl CompletionContext {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         }
+    }
+}
+
+/// An item of a list, as far as it is chosen by its members.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListedItem<'a> {
+    #[serde(borrow)]
+    state: Lenient<&'a str>,
+    session_id: Lenient<&'a str>,
+    status: Lenient<&'a str>,
+    kind: Lenient<&'a str>,
+    paused: Lenient<&'a str>,
+    tags: Lenient<BTreeMap<&'a str, Lenient<&'a str>>>,
+}
+
+impl<'a> ListedItem<'a> {
+    fn of(item: &'a Value) -> Self {
+        lenient::read(item)
     }
 }
 

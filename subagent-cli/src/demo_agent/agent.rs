@@ -9,6 +9,7 @@ use std::process::{Child, ExitCode};
 use std::thread;
 
 use serde_json::{Value, json};
+use subagent_protocol::json::extend;
 
 use super::choices::AllChoices;
 use super::inbox::AgentInbox;
@@ -191,7 +192,7 @@ impl DemoAgent {
         };
         let mut sessions = json!({"close": {}, "list": {}, "resume": {}});
         if self.options.system_prompt {
-            sessions["systemPrompt"] = json!({});
+            extend(&mut sessions, [("systemPrompt", json!({}))]);
         }
         Ok(json!({
             "protocolVersion": 1,
@@ -230,7 +231,7 @@ impl DemoAgent {
         })?;
         self.take_system_prompt(&id, params)?;
         let mut result = self.options_of(&id);
-        result["sessionId"] = id.into();
+        extend(&mut result, [("sessionId", id.into())]);
         Ok(result)
     }
 

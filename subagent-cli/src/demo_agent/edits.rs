@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use subagent_protocol::json::extend;
 
 use super::turn::{DemoTurn, EarlyEnd};
 use super::updates;
@@ -100,8 +101,7 @@ impl DemoTurn<'_> {
         });
         let id = self.agent.tool_id();
         let mut call = updates::tool_call(&id, "edit", &format!("{} {named}", edit.title()), "in_progress");
-        call["content"] = json!([diff]);
-        call["locations"] = json!([{"path": shown}]);
+        extend(&mut call, [("content", json!([diff])), ("locations", json!([{"path": shown}]))]);
         self.record(call)?;
         let written = match &new {
             Some(text) => write(&path, text),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_protocol::json::extend;
 
 use super::turn::{DemoTurn, EarlyEnd, WakeReason};
 
@@ -22,7 +23,7 @@ pub(super) fn elicit(
         _ => return Ok(Some("!elicit takes a JSON object".to_owned())),
     };
     if params.get("sessionId").is_none() && params.get("requestId").is_none() {
-        params["sessionId"] = json!(turn.session);
+        extend(&mut params, [("sessionId", json!(turn.session))]);
     }
     let id = turn.agent.request_id();
     turn.agent.out.request(id, "elicitation/create", &params)?;

@@ -6,6 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use serde_json::json;
+use subagent_protocol::json::extend;
 
 use super::agent::{AfterTurn, DemoAgent, ReceivedPrompt};
 use super::script::{self, Directive, ScriptStep};
@@ -60,7 +61,7 @@ pub(super) fn run(agent: &mut DemoAgent, prompt: ReceivedPrompt) -> io::Result<A
         Ok(reason) => {
             let mut result = json!({"stopReason": reason});
             if let Some(usage) = usage {
-                result["usage"] = usage;
+                extend(&mut result, [("usage", usage)]);
             }
             agent.out.result(&id, &result)?;
         }

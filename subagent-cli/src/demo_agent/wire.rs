@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use subagent_protocol::json::extend;
 
 use super::options::Dialect;
 use super::updates;
@@ -43,7 +44,7 @@ impl RpcError {
     pub(super) fn limited(retry_after_ms: Option<u64>) -> Self {
         let mut data = json!({"errorKind": "rate_limit"});
         if let Some(millis) = retry_after_ms {
-            data["retryAfterMs"] = millis.into();
+            extend(&mut data, [("retryAfterMs", millis.into())]);
         }
         Self { data, ..Self::new(-32603, "Rate limit reached") }
     }
@@ -136,7 +137,7 @@ impl AgentStdout {
     pub(super) fn error(&mut self, id: Option<&RawValue>, error: &RpcError) -> io::Result<()> {
         let mut object = json!({"code": error.code, "message": error.message});
         if !error.data.is_null() {
-            object["data"] = error.data.clone();
+            extend(&mut object, [("data", error.data.clone())]);
         }
         self.line(&json!({"jsonrpc": "2.0", "id": id, "error": object}))
     }

@@ -100,7 +100,7 @@ fn daemon(facts: &DoctorFacts) -> Finding {
                 .advise("run this as the owner of the socket, or see `subagent daemon logs --lines 50`")
         }
         (Daemon::Fails(failure), _) if !failure.is(Code::DaemonUnresponsive) => {
-            let advice = failure.details.get("recommendedAction").and_then(|advice| advice.as_str());
+            let advice = failure.facts().recommended_action.0;
             Finding::problem(GROUP, DAEMON, format!("{}: {}", failure.code, failure.message))
                 .advise(advice.unwrap_or("end it with `subagent daemon stop`; workers go on"))
         }

@@ -55,11 +55,7 @@ fn not_in_effect(problem: &DeclarationProblem) -> Finding {
         Some(name) => format!("{name} is not in effect as {file}{line} declares it: {message}"),
         None => format!("schedules and triggers of {file} stay as they were: {message}"),
     };
-    Finding::warning(GROUP, ID, seen).advise(advice_of(error).unwrap_or("correct the file"))
-}
-
-fn advice_of(error: &Error) -> Option<&str> {
-    error.details.get("recommendedAction").and_then(|action| action.as_str())
+    Finding::warning(GROUP, ID, seen).advise(error.facts().recommended_action.0.unwrap_or("correct the file"))
 }
 
 /// What keeps one from firing, unless its owner wanted that.
@@ -81,9 +77,10 @@ fn does_not_fire(
                 correct.as_deref().unwrap_or("remove it")
             ),
         ),
-        (None, Some(error)) if error.code == Code::QueuePaused => {
-            (format!("the {kind} {name} goes on later{why}"), advice_of(error).unwrap_or_default().to_owned())
-        }
+        (None, Some(error)) if error.code == Code::QueuePaused => (
+            format!("the {kind} {name} goes on later{why}"),
+            error.facts().recommended_action.0.unwrap_or_default().to_owned(),
+        ),
         (None, Some(_)) => (
             format!("the {kind} {name} cannot fire{why}"),
             correct.unwrap_or_else(|| {

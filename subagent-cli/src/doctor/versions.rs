@@ -65,7 +65,7 @@ fn daemon(facts: &DoctorFacts) -> Finding {
         }
         Daemon::Answers(_) => Finding::ok(GROUP, DAEMON, format!("command and daemon are {OWN}")),
         Daemon::Fails(failure) if failure.is(Code::DaemonTooOld) || failure.is(Code::DaemonTooNew) => {
-            let advice = failure.details.get("recommendedAction").and_then(|advice| advice.as_str());
+            let advice = failure.facts().recommended_action.0;
             Finding::problem(GROUP, DAEMON, failure.message.clone())
                 .advise(advice.unwrap_or("use executables of one version").to_owned())
         }

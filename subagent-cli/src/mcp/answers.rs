@@ -39,8 +39,7 @@ pub(super) fn begun(task: &TaskView, style: AnswerStyle) -> CallToolResult {
 
 /// An error with its advice.
 pub(super) fn failed(about: About<'_>, failure: &Failure) -> CallToolResult {
-    let advice = failure.details.get("recommendedAction").and_then(Value::as_str);
-    let message = match advice {
+    let message = match failure.facts().recommended_action.0 {
         Some(advice) => format!("{}\n{advice}", failure.message),
         None => failure.message.clone(),
     };

@@ -10,6 +10,7 @@ use subagent_config::notify::NotificationChannel;
 use subagent_config::user_command;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::command_run::CommandEnd;
+use subagent_protocol::json::extend;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::webhook::{WebhookAnswer, WebhookPost};
 
@@ -93,7 +94,7 @@ pub(super) async fn send(
 /// Builds the input of a command: the notification with its id, as one line of JSON.
 fn input(notification: &SinkNotification, id: &str, now: Timestamp) -> String {
     let mut document = notification.json(now);
-    document["id"] = id.into();
+    extend(&mut document, [("id", id.into())]);
     format!("{document}\n")
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::api::WorkspaceStatus;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::markdown::{beginning, block, span};
 use subagent_protocol::state::TurnStatus;
 
@@ -197,13 +199,21 @@ fn completed(facts: &HandoffFacts, out: &mut MarkdownDocument) {
 /// Renders named numbers, such as `inputTokens 100, outputTokens 20`.
 fn counts(counts: &Value) -> String {
     let one = |(name, value): (&String, &Value)| match value {
-        Value::Object(_) => format!(
-            "{name} {}",
-            value["amount"].to_string() + " " + value["currency"].as_str().unwrap_or_default()
-        ),
+        Value::Object(_) => {
+            let ShownCost { amount, currency } = lenient::read(value);
+            format!("{name} {amount} {}", currency.0.unwrap_or_default())
+        }
         other => format!("{name} {other}"),
     };
     counts.as_object().into_iter().flatten().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ShownCost<'a> {
+    amount: Value,
+    #[serde(borrow)]
+    currency: Lenient<&'a str>,
 }
 
 fn pending(facts: &HandoffFacts, out: &mut MarkdownDocument) {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::event::StoredEvent;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::markdown::beginning;
+use subagent_protocol::tool_content::{PlanReport, ToolCallReport, ToolContent};
 
 /// Maximum number of tool calls kept; beyond it the oldest are dropped.
 const MAX_CALLS: usize = 10_000;
@@ -93,18 +95,17 @@ impl WorkCollector {
             Some("tool_call" | "tool_call_update") => {
                 // An agent may restart its tool call ids in each turn.
                 let turn = event.turn_id.as_ref().map_or("", |turn| turn.as_str());
-                let id = beginning(data["toolCallId"].as_str().unwrap_or_default(), 256);
-                self.call(format!("{turn} {id}")).update(&data);
+                let report: ToolCallReport<'_> = lenient::read(&data);
+                let id = beginning(report.tool_call_id.0.unwrap_or_default(), 256);
+                self.call(format!("{turn} {id}")).update(&report);
             }
             Some("plan") if own => {
-                let entries = data["entries"].as_array().into_iter().flatten();
-                let text = |value: &Value| short(value.as_str().unwrap_or_default(), ENTRY_BYTES);
+                let PlanReport { entries } = lenient::read(&data);
+                let text = |text: Lenient<&str>| short(text.0.unwrap_or_default(), ENTRY_BYTES);
                 self.plan = entries
+                    .iter()
                     .take(MAX_ENTRIES)
-                    .map(|entry| PlanEntry {
-                        content: text(&entry["content"]),
-                        status: text(&entry["status"]),
-                    })
+                    .map(|entry| PlanEntry { content: text(entry.content), status: text(entry.status) })
                     .collect();
             }
             Some("usage") if own => {
@@ -162,31 +163,30 @@ impl WorkCollector {
 }
 
 impl MergedToolCall {
-    fn update(&mut self, data: &Value) {
-        let take = |field: &mut String, name: &str| {
-            if let Some(text) = data[name].as_str() {
+    fn update(&mut self, report: &ToolCallReport<'_>) {
+        let take = |field: &mut String, text: Lenient<&str>| {
+            if let Some(text) = text.0 {
                 *field = short(text, COMMAND_BYTES);
             }
         };
-        take(&mut self.title, "title");
-        take(&mut self.kind, "toolKind");
-        take(&mut self.status, "status");
-        if let Some(command) = data["command"].as_str() {
+        take(&mut self.title, report.title);
+        take(&mut self.kind, report.tool_kind);
+        take(&mut self.status, report.status);
+        if let Some(command) = report.command.0 {
             self.command = Some(short(command, COMMAND_BYTES));
         }
-        let paths = |name: &str| -> Vec<String> {
-            let items = data[name].as_array().into_iter().flatten();
-            let of_diff = |item: &&Value| name != "content" || item["type"] == "diff";
-            let paths = items.filter(of_diff).filter_map(|item| item["path"].as_str());
-            paths.take(MAX_FILES_OF_CALL).map(|path| short(path, PATH_BYTES)).collect()
-        };
-        for (known, more) in [(&mut self.diffs, paths("content")), (&mut self.locations, paths("locations"))]
-        {
-            for path in more {
-                if known.len() < MAX_FILES_OF_CALL && !known.contains(&path) {
-                    known.push(path);
-                }
-            }
+        let diffs = report.content.iter().filter(|part| part.kind.0 == Some("diff"));
+        add(&mut self.diffs, diffs);
+        add(&mut self.locations, report.locations.iter());
+    }
+}
+
+/// Adds the paths that are not known yet, within the limits.
+fn add<'a>(known: &mut Vec<String>, places: impl Iterator<Item = &'a ToolContent<'a>>) {
+    for path in places.filter_map(|place| place.path.0).take(MAX_FILES_OF_CALL) {
+        let path = short(path, PATH_BYTES);
+        if known.len() < MAX_FILES_OF_CALL && !known.contains(&path) {
+            known.push(path);
         }
     }
 }

@@ -38,7 +38,7 @@ impl Payload {
             "workerHealth": health,
         });
         if let Some(stopped_at) = self.stopped_at {
-            payload["stoppedAt"] = json!(stopped_at);
+            json::extend(&mut payload, [("stoppedAt", json!(stopped_at))]);
         }
         payload
     }

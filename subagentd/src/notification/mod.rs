@@ -9,6 +9,7 @@ mod tests;
 use serde_json::{Value, json};
 use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
+use subagent_protocol::json::extend;
 use subagent_protocol::notification::{Format, Occasion};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::time::Timestamp;
@@ -78,7 +79,8 @@ impl Who {
     fn json(&self) -> Value {
         let mut worker = json!({"id": self.worker_id, "label": short(&self.label, MAX_LABEL_CHARS)});
         if !self.path.is_empty() {
-            worker["path"] = self.path.iter().map(|name| short(name, MAX_LABEL_CHARS)).collect();
+            let path = self.path.iter().map(|name| short(name, MAX_LABEL_CHARS)).collect();
+            extend(&mut worker, [("path", path)]);
         }
         worker
     }
@@ -198,36 +200,33 @@ impl SinkNotification {
         let mut data = json!({"title": self.title(), "text": self.text(), "command": self.command()});
         match self {
             Self::Questions(questions) => {
-                data["questions"] = questions
-                    .iter()
-                    .map(|question| {
-                        let mut shown = json!({
-                            "eventId": question.event_id,
-                            "requestId": question.request_id,
-                            "kind": question.kind,
-                            "worker": question.worker.json(),
-                            "since": question.since,
-                            "subject": short(&question.subject, MAX_SUBJECT_CHARS),
-                        });
-                        if let Some(detail) = &question.detail {
-                            shown["detail"] = long(detail).into();
-                        }
-                        shown
-                    })
-                    .collect();
+                let shown = questions.iter().map(|question| {
+                    let mut shown = json!({
+                        "eventId": question.event_id,
+                        "requestId": question.request_id,
+                        "kind": question.kind,
+                        "worker": question.worker.json(),
+                        "since": question.since,
+                        "subject": short(&question.subject, MAX_SUBJECT_CHARS),
+                    });
+                    if let Some(detail) = &question.detail {
+                        extend(&mut shown, [("detail", long(detail).into())]);
+                    }
+                    shown
+                });
+                extend(&mut data, [("questions", shown.collect())]);
             }
             Self::Happened(happened) => {
-                data["eventId"] = json!(happened.event_id);
-                data["worker"] = happened.worker.json();
-                data["since"] = json!(happened.since);
-                if let Some(turn_id) = &happened.turn_id {
-                    data["turnId"] = json!(turn_id);
-                }
-                if let Some(reason) = &happened.reason {
-                    data["reason"] = short(reason, MAX_SUBJECT_CHARS).into();
-                }
-                if let Some(detail) = &happened.detail {
-                    data["detail"] = long(detail).into();
+                let (event_id, since) = (json!(happened.event_id), json!(happened.since));
+                let worker = happened.worker.json();
+                extend(&mut data, [("eventId", event_id), ("worker", worker), ("since", since)]);
+                let turn_id = happened.turn_id.as_ref().map(|turn_id| json!(turn_id));
+                let reason = happened.reason.as_ref().map(|reason| short(reason, MAX_SUBJECT_CHARS).into());
+                let detail = happened.detail.as_ref().map(|detail| long(detail).into());
+                for (name, value) in [("turnId", turn_id), ("reason", reason), ("detail", detail)] {
+                    if let Some(value) = value {
+                        extend(&mut data, [(name, value)]);
+                    }
                 }
             }
             Self::Test => {}

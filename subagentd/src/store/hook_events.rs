@@ -2,10 +2,14 @@
 //! It must not decide which hooks run.
 
 use rusqlite::{Connection, params};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use subagent_protocol::Result;
 use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::lenient::{self, Lenient, ObjectField};
+use subagent_protocol::tool_calls::is_over;
+use subagent_protocol::tool_content::ToolCallReport;
 
 use super::error::StoreError;
 use super::events::message_text::MessagePart;
@@ -78,6 +82,20 @@ pub(crate) fn page(
     Ok(EventPage { events: found, seen: page.seen, end: page.end, floor: page.floor })
 }
 
+/// A record of an update, or of a permission request.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CallRecord {
+    update: Lenient<Map<String, Value>>,
+    params: ObjectField<CallRecordParams>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CallRecordParams {
+    tool_call: Lenient<Map<String, Value>>,
+}
+
 /// The state of a tool call just before one of its updates.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ToolCallState {
@@ -101,16 +119,16 @@ pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -
             return Ok(());
         }
         let Ok(body) = subagent_protocol::surrogates::parse::<Value>(body) else { return Ok(()) };
-        let part = [&body["update"], &body["params"]["toolCall"]].into_iter().find(|part| part.is_object());
-        if let Some(Value::Object(part)) = part.filter(|part| part["toolCallId"] == id) {
-            parts.push((row.get::<_, i64>(0)?, part.clone()));
+        let CallRecord { update, params } = lenient::take(body);
+        let part = update.0.or(params.0.tool_call.0);
+        if let Some(part) = part.filter(|part| ToolCallReport::of(part).tool_call_id.0 == Some(id)) {
+            parts.push((row.get::<_, i64>(0)?, part));
         }
         Ok(())
     })?;
     let mut call = ToolCallState::default();
     for (at, part) in parts.into_iter().rev() {
-        let status = part.get("status").and_then(Value::as_str);
-        call.was_over |= at < seq && status.is_some_and(subagent_protocol::tool_calls::is_over);
+        call.was_over |= at < seq && ToolCallReport::of(&part).status.0.is_some_and(is_over);
         // A null field in an update means no change.
         call.reported.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
     }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_config::policy::{
     CallVerdict, Judged, Node, Policy, RuleAction, ToolCallDescription, ToolKind, real_path,
@@ -17,10 +18,12 @@ use subagent_config::policy::{
 use subagent_core::model::{InboxFact, PermissionDecision, WorkerInput};
 use subagent_protocol::data::questions::{DecidingRule, PolicyViolated};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::record::{ApprovalRequested, JournalRecord, RecordType};
 use subagent_protocol::start::ClientRules;
 use subagent_protocol::tool_calls::{KINDS, is_over};
+use subagent_protocol::tool_content::ToolCallReport;
 use subagent_protocol::{Result, surrogates};
 
 use crate::store::questions::decided;
@@ -70,10 +73,10 @@ pub(super) fn added(
     owner_rules::of_chain(connection, worker, above)
 }
 
-/// Returns the call of a permission request, and the request's parameters.
-pub(super) fn call_of(asked: &ApprovalRequested) -> (ToolCallDescription, Value) {
+/// Returns the call of a permission request, and whether the request has one.
+pub(super) fn call_of(asked: &ApprovalRequested) -> (ToolCallDescription, bool) {
     let request = PermissionRequest::of(asked);
-    (request.call(ToolCallDescription::default()), request.params)
+    (request.call(ToolCallDescription::default()), request.tool_call.is_some())
 }
 
 /// Returns the tool call of a permission request as the agent reported it.
@@ -83,15 +86,29 @@ pub(super) fn reported_call(asked: &ApprovalRequested) -> Value {
 
 /// Returns the choice that expresses exactly this action, if the request offers it.
 pub(super) fn choice_of(asked: &ApprovalRequested, action: RuleAction) -> Option<PermissionDecision> {
-    let offers =
-        PermissionRequest::of(asked).params["options"].as_array().is_some_and(|options| !options.is_empty());
     let view = ApprovalView::of_record(asked);
-    let option = option(&view.options, action).filter(|_| offers)?;
+    let option = option(&view.options, action).filter(|_| PermissionRequest::of(asked).offers)?;
     Some(PermissionDecision {
         option_id: Some(option.id.clone()),
         alias: Some(option.alias.clone()),
         decision: action.as_str().to_owned(),
     })
+}
+
+/// The body of a record of an update.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct UpdateRecord {
+    update: Value,
+    session_id: Lenient<String>,
+}
+
+/// The data of an event about a question.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AboutQuestion<'a> {
+    #[serde(borrow)]
+    request_id: Lenient<&'a str>,
 }
 
 /// What the agent reported about a call in this turn.
@@ -115,8 +132,8 @@ struct ReportedCall {
 
 impl ReportedCall {
     /// Returns whether an update begins another call with the id of a completed one.
-    fn is_reused_by(&self, update: &Value, over: bool) -> bool {
-        let begins = update["sessionUpdate"] == "tool_call";
+    fn is_reused_by(&self, update: &Value, report: &ToolCallReport<'_>, over: bool) -> bool {
+        let begins = report.session_update.0 == Some("tool_call");
         self.over && begins && (!over || self.begun.as_ref() != Some(&ToolCallDescription::of(update)))
     }
 
@@ -184,7 +201,7 @@ impl PolicyTracker {
         let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
         let request = PermissionRequest::of(&asked);
         let verdict = self.verdict_on(&asked, &self.call(&asked, &request));
-        decision(asked, &request.params, &verdict, &self.policy)
+        decision(asked, request.offers, &verdict, &self.policy)
     }
 
     /// Returns what is known of the call of a request, from updates of this turn and the request
@@ -264,7 +281,7 @@ impl PolicyTracker {
         let verdict = self.verdict_on(&asked, &self.call(&asked, &request));
         self.is_asked(&asked, &request);
         let request_id = asked.request_id.clone();
-        let decided = decision(asked, &request.params, &verdict, &self.policy);
+        let decided = decision(asked, request.offers, &verdict, &self.policy);
         if decided.is_none() {
             let rule = verdict.decisive().map(|part| rule(part, &self.policy));
             self.asked_for = rule.map(|rule| InboxFact::AskedFor { request_id, rule });
@@ -273,15 +290,15 @@ impl PolicyTracker {
     }
 
     fn tool_call_update(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<WorkerInput> {
-        let body: Value = surrogates::parse(body).ok()?;
-        let update = &body["update"];
-        let id = call_id(update)?;
-        let session = body["sessionId"].as_str().filter(|_| record == RecordType::ChildUpdate);
+        let UpdateRecord { update, session_id } = lenient::take(surrogates::parse(body).ok()?);
+        let (update, report): (&Value, ToolCallReport<'_>) = (&update, lenient::read(&update));
+        let id = call_id(&report)?;
+        let session = session_id.0.filter(|_| record == RecordType::ChildUpdate);
         let policy = self.policy.clone();
-        let completed = update["status"] == "completed";
-        let over = update["status"].as_str().is_some_and(is_over);
-        let seen = self.seen((session.map(str::to_owned), id.clone()));
-        if seen.is_reused_by(update, over) {
+        let completed = report.status.0 == Some("completed");
+        let over = report.status.0.is_some_and(is_over);
+        let seen = self.seen((session, id.clone()));
+        if seen.is_reused_by(update, &report, over) {
             *seen = seen.next();
         }
         if seen.begun.is_none() {
@@ -299,7 +316,7 @@ impl PolicyTracker {
         let (call, ran) = (seen.call.clone(), seen.ran);
         // A request without matching updates may have been for this call.
         let maybe_asked = self.forgot_asked || self.calls.values().any(|seen| seen.asked && !seen.reported);
-        let evidence = evidence::of(update, ran, maybe_asked)?;
+        let evidence = evidence::of(update, &report, ran, maybe_asked)?;
         let verdict = policy.decide(&call.as_reported(), &real_path);
         // A call that was only not pre-approved is denied if the agent asks, and is no violation if
         // it did not ask.
@@ -334,7 +351,7 @@ pub(super) fn is_decided_by_rule(
     if event.event_type != EventType::ApprovalRequested {
         return Ok(false);
     }
-    match event.data()["requestId"].as_str() {
+    match lenient::read::<AboutQuestion<'_>>(&event.data()).request_id.0 {
         Some(request) => decided::by_rule(connection, worker, request),
         None => Ok(false),
     }
@@ -353,12 +370,10 @@ fn option(options: &[ApprovalOption], action: RuleAction) -> Option<&ApprovalOpt
 /// Returns the decision that follows from a verdict, or `None` if the owner is asked.
 fn decision(
     asked: ApprovalRequested,
-    params: &Value,
+    offers: bool,
     verdict: &CallVerdict,
     policy: &Policy,
 ) -> Option<WorkerInput> {
-    // Without options, the view contains made-up ones for people.
-    let offers = params["options"].as_array().is_some_and(|options| !options.is_empty());
     let options = if offers { ApprovalView::of_record(&asked).options } else { Vec::new() };
     let choice = match option(&options, verdict.action) {
         Some(option) => PermissionDecision {

@@ -14,6 +14,7 @@ use agent_client_protocol_schema::v1::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use subagent_protocol::definition::Instructions;
+use subagent_protocol::json::extend;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::OptionValue;
 use subagent_protocol::state::ElicitationAction;
@@ -100,12 +101,12 @@ impl SessionContext {
     /// against a draft require it.
     fn complete<P: Serialize>(&self, request: P) -> Value {
         let mut params = json!(request);
-        params["mcpServers"] = json!(self.mcp_servers);
+        extend(&mut params, [("mcpServers", json!(self.mcp_servers))]);
         if !self.additional_directories.is_empty() {
-            params["additionalDirectories"] = json!(self.additional_directories);
+            extend(&mut params, [("additionalDirectories", json!(self.additional_directories))]);
         }
         if let Some(instructions) = self.instructions.as_ref().filter(|_| self.system_prompt) {
-            params["systemPrompt"] = instructions.system_prompt();
+            extend(&mut params, [("systemPrompt", instructions.system_prompt())]);
         }
         params
     }
@@ -211,7 +212,7 @@ pub(crate) fn elicitation(
 ) -> Vec<u8> {
     let mut result = json!({"action": action});
     if let (ElicitationAction::Accept, Some(content)) = (action, content) {
-        result["content"] = json!(content);
+        extend(&mut result, [("content", json!(content))]);
     }
     answer(id, "result", &result)
 }

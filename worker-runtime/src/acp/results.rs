@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use subagent_protocol::ask::LoginKind;
+use subagent_protocol::ask::{LoginKind, LoginMethod};
 use subagent_protocol::lenient::{self, Lenient, Offered};
 use subagent_protocol::{depth, surrogates};
 
@@ -118,26 +118,21 @@ impl Capabilities {
     }
 }
 
-/// Checks the protocol version in the result of `initialize`. Agents without a version speak
-/// version 1, the only one.
-pub(crate) fn speaks_v1(result: &Value) -> bool {
-    match lenient::read::<InitializeResult>(result).protocol_version {
-        Value::Null => true,
-        version => version.as_f64() == Some(1.0),
-    }
+/// Returns the protocol version in the result of `initialize` unless it is 1, the only one. Agents
+/// without a version speak it.
+pub(crate) fn foreign_version(result: &Value) -> Option<Value> {
+    let InitializeResult { protocol_version: version, .. } = lenient::read(result);
+    (!version.is_null() && version.as_f64() != Some(1.0)).then_some(version)
 }
 
 /// Returns the login methods that an agent offers, by id; `None` for an unknown type.
 pub(crate) fn auth_methods(result: &Value) -> Vec<(String, Option<LoginKind>)> {
     let InitializeResult { auth_methods: methods, .. } = lenient::read(result);
-    let with_id = |method: &Value| Some((lenient::read::<MethodId>(method).id.0?, LoginKind::of(method)));
+    let with_id = |method: &Value| {
+        let LoginMethod { id, .. } = lenient::read(method);
+        Some((id.0?.to_owned(), LoginKind::of(method)))
+    };
     methods.as_array().into_iter().flatten().filter_map(with_id).collect()
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct MethodId {
-    id: Lenient<String>,
 }
 
 /// Returns `null` for values that are nested too deeply to be parsed here, or again within a
@@ -226,11 +221,13 @@ mod tests {
     #[test]
     fn an_agent_that_says_nothing_speaks_v1_and_offers_nothing() {
         let result = json!({"serverInfo": {"name": "x"}});
-        assert!(speaks_v1(&result));
+        assert_eq!(foreign_version(&result), None);
         assert_eq!(Capabilities::of(&result), Capabilities::default());
-        assert!(speaks_v1(&Value::Null));
-        assert!(!speaks_v1(&json!({"protocolVersion": 2})));
-        assert!(!speaks_v1(&json!({"protocolVersion": "2024-11-05"})));
+        assert_eq!(foreign_version(&Value::Null), None);
+        assert_eq!(foreign_version(&json!({"protocolVersion": 1.0})), None);
+        for foreign in [json!(2), json!("2024-11-05")] {
+            assert_eq!(foreign_version(&json!({"protocolVersion": foreign})), Some(foreign));
+        }
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
-use subagent_protocol::ask::{AgentQueryResult, AgentQuestion, Deadlines, LoginKind, PhaseTime};
+use subagent_protocol::ask::{AgentQueryResult, AgentQuestion, Deadlines, LoginKind, LoginMethod, PhaseTime};
 use subagent_protocol::details::{AUTH_STATUS_UPDATE, AuthStatus};
+use subagent_protocol::lenient::{self, Lenient, Offered};
 use subagent_protocol::record::NoiseReason;
 use subagent_protocol::{Code, Error};
 
@@ -131,7 +133,7 @@ pub(super) struct AgentQueryMachine {
     command: Vec<String>,
     state: AgentQueryState,
     pub(super) answer: AgentQueryResult,
-    capabilities: Value,
+    capabilities: AskedCapabilities,
     next_rpc: u64,
     /// Start of the current phase, in milliseconds.
     since: u64,
@@ -179,7 +181,7 @@ impl AgentQueryMachine {
             command,
             state: AgentQueryState::Spawning,
             answer: AgentQueryResult::default(),
-            capabilities: Value::Null,
+            capabilities: AskedCapabilities::default(),
             next_rpc: 0,
             since: 0,
             cursor: None,
@@ -298,8 +300,9 @@ impl AgentQueryMachine {
             (AgentQueryStep::Initialize, _) => ask_requests::initialize(rpc),
             (AgentQueryStep::Logout, _) => ask_requests::logout(rpc),
             (AgentQueryStep::Authenticate, _) => {
-                let id = self.answer.method.as_ref().map_or(&Value::Null, |method| &method["id"]);
-                requests::authenticate(rpc, id.as_str().unwrap_or_default())
+                let LoginMethod { id, .. } =
+                    self.answer.method.as_ref().map(lenient::read).unwrap_or_default();
+                requests::authenticate(rpc, id.0.unwrap_or_default())
             }
             (AgentQueryStep::ListSessions { .. }, AgentQuestion::ListSessions { cwd }) => {
                 ask_requests::list_sessions(rpc, cwd.as_deref(), self.cursor.as_deref())
@@ -390,7 +393,7 @@ impl AgentQueryMachine {
                 match step {
                     AgentQueryStep::Initialize => self.initialized(result, cx),
                     AgentQueryStep::NewSession => self.session_made(result, raw.get(), cx),
-                    AgentQueryStep::ListSessions { pages } => self.page(&result, pages + 1, bytes, cx),
+                    AgentQueryStep::ListSessions { pages } => self.page(result, pages + 1, bytes, cx),
                     AgentQueryStep::Authenticate | AgentQueryStep::Logout | AgentQueryStep::DeleteSession => {
                         self.close_input(cx)
                     }
@@ -417,14 +420,13 @@ impl AgentQueryMachine {
     }
 
     fn initialized(&mut self, result: Value, cx: &mut QueryContext<'_>) {
-        let foreign =
-            (!results::speaks_v1(&result)).then(|| errors::foreign_version(&result["protocolVersion"]));
-        self.capabilities = result["agentCapabilities"].clone();
+        let foreign = results::foreign_version(&result);
+        self.capabilities = lenient::read::<AskedInitialize>(&result).agent_capabilities;
         self.answer.initialize = Some(result);
-        if let Some(error) = foreign {
-            return self.give_up(error, cx);
+        if let Some(version) = foreign {
+            return self.give_up(errors::foreign_version(&version), cx);
         }
-        let session = &self.capabilities["sessionCapabilities"];
+        let AskedCapabilities { session_capabilities: session, auth } = self.capabilities;
         let (step, offered) = match &self.question {
             AgentQuestion::Handshake => (AgentQueryStep::NewSession, true),
             AgentQuestion::Login { method } => match self.choose(method.as_deref()) {
@@ -438,13 +440,9 @@ impl AgentQueryMachine {
                 }
                 Err(error) => return self.give_up(error, cx),
             },
-            AgentQuestion::Logout => (AgentQueryStep::Logout, offered(&self.capabilities["auth"]["logout"])),
-            AgentQuestion::ListSessions { .. } => {
-                (AgentQueryStep::ListSessions { pages: 0 }, offered(&session["list"]))
-            }
-            AgentQuestion::DeleteSession { .. } => {
-                (AgentQueryStep::DeleteSession, offered(&session["delete"]))
-            }
+            AgentQuestion::Logout => (AgentQueryStep::Logout, auth.logout.0),
+            AgentQuestion::ListSessions { .. } => (AgentQueryStep::ListSessions { pages: 0 }, session.list.0),
+            AgentQuestion::DeleteSession { .. } => (AgentQueryStep::DeleteSession, session.delete.0),
         };
         if offered {
             self.ask(step, cx);
@@ -458,7 +456,7 @@ impl AgentQueryMachine {
         self.answer.session = Some(result);
         match id {
             None => self.give_up(errors::no_session_id(raw), cx),
-            Some(id) if offered(&self.capabilities["sessionCapabilities"]["close"]) => {
+            Some(id) if self.capabilities.session_capabilities.close.0 => {
                 self.next_rpc += 1;
                 self.state = AgentQueryState::Closing { rpc: self.next_rpc };
                 cx.send(OutgoingKind::Plain, requests::close_session(self.next_rpc, &id));
@@ -468,17 +466,16 @@ impl AgentQueryMachine {
         }
     }
 
-    fn page(&mut self, result: &Value, pages: usize, bytes: usize, cx: &mut QueryContext<'_>) {
+    fn page(&mut self, result: Value, pages: usize, bytes: usize, cx: &mut QueryContext<'_>) {
         self.kept += bytes;
-        let sessions = result["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let room = MAX_SESSIONS - self.answer.sessions.len();
-        self.answer.sessions.extend(sessions.iter().take(room).cloned());
-        let next = result["nextCursor"].as_str().map(str::to_owned);
+        let SessionPage { sessions, next_cursor: Lenient(next) } = lenient::take(result);
+        let (room, found) = (MAX_SESSIONS - self.answer.sessions.len(), sessions.len());
+        self.answer.sessions.extend(sessions.into_iter().take(room));
         // A cursor that points to itself would loop forever.
         let next = next.filter(|next| self.cursor.as_ref() != Some(next));
-        let full = sessions.len() > room || pages >= MAX_PAGES || self.kept >= MAX_BYTES;
+        let full = found > room || pages >= MAX_PAGES || self.kept >= MAX_BYTES;
         if next.is_none() || full {
-            self.answer.truncated = full && (next.is_some() || sessions.len() > room);
+            self.answer.truncated = full && (next.is_some() || found > room);
             self.phase_over("list", cx.now);
             return self.close_input(cx);
         }
@@ -547,6 +544,42 @@ impl AgentQueryMachine {
 const NOT_FOUND: i64 = -32002;
 
 /// Whether a capability is present: an object, or any value other than null and false.
-fn offered(capability: &Value) -> bool {
-    !matches!(capability, Value::Null | Value::Bool(false))
+/// The result of `initialize`, as far as a question depends on it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AskedInitialize {
+    #[serde(deserialize_with = "lenient::object")]
+    agent_capabilities: AskedCapabilities,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AskedCapabilities {
+    #[serde(deserialize_with = "lenient::object")]
+    session_capabilities: AskedSessions,
+    #[serde(deserialize_with = "lenient::object")]
+    auth: AskedAuth,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct AskedSessions {
+    list: Offered,
+    delete: Offered,
+    close: Offered,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct AskedAuth {
+    logout: Offered,
+}
+
+/// A page of `session/list`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SessionPage {
+    #[serde(deserialize_with = "lenient::or_default")]
+    sessions: Vec<Value>,
+    next_cursor: Lenient<String>,
 }

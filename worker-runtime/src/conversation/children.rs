@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::children::ChildReport;
 use subagent_protocol::record::Child;
 use subagent_protocol::surrogates;
 
@@ -39,8 +40,8 @@ impl KnownChildSessions {
     /// Takes the `params` of an update. Absent values stay, null removes them.
     pub(super) fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
-        let update = &params["update"];
-        let Some(id) = update["sessionId"].as_str().filter(|id| id.len() <= MAX_ID_BYTES) else { return };
+        let update = ChildReport::of(&params);
+        let Some(id) = update.session_id.0.filter(|id| id.len() <= MAX_ID_BYTES) else { return };
         let known = self.0.iter().position(|session| session.id == id).map(|at| self.0.remove(at));
         let mut session = known.unwrap_or_else(|| KnownChildSession {
             id: id.to_owned(),
@@ -48,14 +49,14 @@ impl KnownChildSessions {
             cancelable: false,
             idle: false,
         });
-        if let Some(title) = update.get("title") {
-            session.title = title.as_str().map(|title| title.chars().take(MAX_TITLE_LETTERS).collect());
+        if let Some(title) = update.title {
+            session.title = title.0.map(|title| title.chars().take(MAX_TITLE_LETTERS).collect());
         }
-        if let Some(capabilities) = update.get("capabilities") {
-            session.cancelable = capabilities["cancel"].is_object();
+        if let Some(capabilities) = update.capabilities {
+            session.cancelable = capabilities.0.cancel.is_object();
         }
-        if let Some(state) = update.get("state") {
-            session.idle = state["state"] == "idle";
+        if let Some(state) = update.state {
+            session.idle = state.0.state.0 == Some("idle");
         }
         if self.0.len() >= MAX_SESSIONS {
             // Prefers to drop an idle session.

@@ -5,6 +5,8 @@
 use serde_json::{Value, json};
 use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::{Code, Error};
+use subagent_protocol::lenient;
+use subagent_protocol::mcp::NamedServer;
 use subagent_protocol::options::SessionOption;
 use subagent_protocol::rate_limit::{self, Reset};
 use subagent_protocol::start::Login;
@@ -221,8 +223,8 @@ pub(super) fn check_context(context: &SessionContext, capabilities: Capabilities
         Err(error.with("capability", capability).recommend(action))
     };
     for server in &context.mcp_servers.0 {
-        let (kind, name) =
-            (server["type"].as_str().unwrap_or("stdio"), server["name"].as_str().unwrap_or_default());
+        let NamedServer { name, kind } = lenient::read(server);
+        let kind = kind.0.unwrap_or("stdio");
         if (kind == "http" && !capabilities.mcp_http) || (kind == "sse" && !capabilities.mcp_sse) {
             let message =
                 format!("the agent cannot use MCP servers over {kind} ({})", shorten::text(name, 200));

@@ -2,8 +2,10 @@
 //!
 //! ACP has no field for them. Only numbers and words of data are read, never the text of a message.
 
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use subagent_protocol::lenient::{self, Lenient, ObjectField};
 use subagent_protocol::rate_limit::Reset;
 use subagent_protocol::time::Timestamp;
 
@@ -46,13 +48,32 @@ const MAX_EPOCH_SECONDS: f64 = 1e11;
 
 /// Whether the provider wants fewer requests, by the numbers and words of an agent's error.
 pub(super) fn is_limit(error: &Value) -> bool {
-    let data = &error["data"];
-    let statuses = [&error["code"], &data["status"], &data["statusCode"], &data["httpStatus"]];
-    let is_status = |status: &Value| status.as_i64().is_some_and(|status| STATUSES.contains(&status));
-    let is_kind = |kind: &Value| kind.as_str().is_some_and(|kind| KINDS.contains(&kind));
-    error["code"].as_i64() == Some(VIBE_RATE_LIMITED)
-        || statuses.into_iter().any(is_status)
-        || [&data["errorKind"], &data["type"]].into_iter().any(is_kind)
+    let LimitError { code, data: ObjectField(data) } = lenient::read(error);
+    let mut statuses = [code, data.status, data.status_code, data.http_status].into_iter();
+    code.0 == Some(VIBE_RATE_LIMITED)
+        || statuses.any(|status| status.0.is_some_and(|status| STATUSES.contains(&status)))
+        || [data.error_kind, data.kind].iter().any(|kind| kind.0.is_some_and(|kind| KINDS.contains(&kind)))
+}
+
+/// An agent's error, as far as it may say that the provider wants fewer requests.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LimitError<'a> {
+    code: Lenient<i64>,
+    #[serde(borrow)]
+    data: ObjectField<LimitData<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LimitData<'a> {
+    status: Lenient<i64>,
+    status_code: Lenient<i64>,
+    http_status: Lenient<i64>,
+    #[serde(borrow)]
+    error_kind: Lenient<&'a str>,
+    #[serde(rename = "type")]
+    kind: Lenient<&'a str>,
 }
 
 /// When the limit ends, if the error says so.

@@ -1,9 +1,11 @@
 //! A turn: one prompt and everything until its end.
 
+use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::{DefinitionChange, Refusal};
 use subagent_protocol::ids::TurnId;
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::record::{
     ApprovalClosedReason, CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody,
 };
@@ -102,6 +104,16 @@ pub(super) fn cancel_turn_for(conversation: &mut Conversation, cause: CancelCaus
     turn_end::give_up_prompt(conversation, errors::never_sent(), cx);
 }
 
+/// The result of `session/prompt`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PromptResult {
+    stop_reason: Lenient<String>,
+    usage: Value,
+    #[serde(rename = "_meta")]
+    meta: Value,
+}
+
 /// The agent answered `session/prompt`.
 pub(super) fn prompt_answered(conversation: &mut Conversation, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
     let cancel = conversation.turn().and_then(|turn| turn.cancel);
@@ -115,11 +127,10 @@ pub(super) fn prompt_answered(conversation: &mut Conversation, outcome: RpcOutco
             TurnEnd::Failed { error: errors::turn_timeout(turn_limit_seconds(conversation)) }
         }
         (_, RpcOutcome::Result(raw)) => {
-            let result = results::value(raw);
-            let stop_reason = result["stopReason"].as_str().map(str::to_owned);
-            definition::instructions_kept(&mut conversation.config.context, stop_reason.as_deref());
-            let (usage, meta) = (results::aside(&result["usage"]), results::aside(&result["_meta"]));
-            TurnEnd::Answered { stop_reason, usage, meta }
+            let PromptResult { stop_reason, usage, meta } = lenient::take(results::value(raw));
+            definition::instructions_kept(&mut conversation.config.context, stop_reason.0.as_deref());
+            let (usage, meta) = (results::aside(&usage), results::aside(&meta));
+            TurnEnd::Answered { stop_reason: stop_reason.0, usage, meta }
         }
         (_, RpcOutcome::Error(error)) => {
             let error = results::value(error);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, access};
 use subagent_protocol::api::TASK_SERVER;
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::mcp::{TASK_SERVER_PROGRAM, complete_task_server};
+use subagent_protocol::mcp::{self, TASK_SERVER_PROGRAM, complete_task_server};
 use subagent_protocol::placement::{PLACED_THERE, SubmitFailure};
 use subagent_protocol::start::RuntimeStart;
 
@@ -91,7 +91,7 @@ fn task_server(start: &mut RuntimeStart, folder: &Path) -> Result<(), Problem> {
         )));
     }
     let state_dir = served_folder(folder)?;
-    for server in start.mcp_servers.0.iter_mut().filter(|server| server["name"] == TASK_SERVER) {
+    for server in start.mcp_servers.0.iter_mut().filter(|server| mcp::name(server) == TASK_SERVER) {
         complete_task_server(server, &program, &state_dir);
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Contradicting descriptions of a call. All of them are judged, and the strictest verdict counts. Pure.
 
 use serde_json::{Value, json};
+use subagent_protocol::lenient;
+use subagent_protocol::tool_content::ToolCallReport;
 
 use super::{
     AGENT_KEYS, COMMAND_KEYS, CWD_KEYS, CallCommand, PATH_KEYS, TEXT_KEYS, ToolCallDescription, URL_KEYS,
@@ -40,14 +42,15 @@ impl ToolCallDescription {
     /// Merges a further description of the call and keeps fields that differ from it.
     pub fn learn(&mut self, reported: &serde_json::Value) {
         let before = self.clone();
-        self.take(reported);
-        self.has_input |= reported["rawInput"].is_object();
-        let in_texts = arguments(reported);
+        let (report, input) = (lenient::read(reported), &reported["rawInput"]);
+        self.take(&report, &reported["_meta"], input);
+        self.has_input |= input.is_object();
+        let in_texts = arguments(&report);
         let has_members = |input: &Value| input.as_object().is_some_and(|members| !members.is_empty());
-        self.has_arguments |= has_members(&reported["rawInput"]) || in_texts.iter().any(has_members);
+        self.has_arguments |= has_members(input) || in_texts.iter().any(has_members);
         if !self.is_of_task_server() {
             let in_texts = if self.has_input { Vec::new() } else { in_texts };
-            let inputs = in_texts.iter().chain([&reported["rawInput"]]);
+            let inputs = in_texts.iter().chain([input]);
             // Only commands count in the input of a server's tool, so that it is read as a whole.
             let is_whole = self.is_of_mcp();
             let nested = inputs.map(|input| NestedSubjects::of(input, is_whole));
@@ -108,7 +111,9 @@ impl ToolCallDescription {
                 }
                 EarlierField::Agent(agent) => reading.agent = Some(agent),
                 EarlierField::Folder(folder) => reading.cwd = Some(folder),
-                EarlierField::Arguments(input) => reading.take(&json!({ "rawInput": input })),
+                EarlierField::Arguments(input) => {
+                    reading.take(&ToolCallReport::default(), &Value::Null, &input)
+                }
             }
             if !readings.contains(&reading) {
                 readings.push(reading);
@@ -161,13 +166,12 @@ enum FieldGroup {
 }
 
 /// Reads the arguments of an unfinished call that some agents (Kimi Code) send only as JSON in a text.
-fn arguments(reported: &Value) -> Vec<Value> {
-    if matches!(reported["status"].as_str(), Some("completed" | "failed")) {
+fn arguments(report: &ToolCallReport<'_>) -> Vec<Value> {
+    if matches!(report.status.0, Some("completed" | "failed")) {
         return Vec::new();
     }
-    let texts = reported["content"].as_array().into_iter().flatten();
+    let texts = report.content.iter().filter_map(|part| part.content.text.0);
     texts
-        .filter_map(|part| part["content"]["text"].as_str())
         .filter(|text| text.trim_start().starts_with('{') && text.len() <= MAX_ARGUMENTS)
         .filter_map(|text| serde_json::from_str::<Value>(text).ok())
         .collect()

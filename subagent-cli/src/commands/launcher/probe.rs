@@ -190,8 +190,11 @@ fn shown(report: &AgentReport) -> Vec<String> {
     if report.login_wanted {
         lines.push("loginWanted: true".to_owned());
     }
-    let advised = report.error.as_ref().and_then(|error| error.details.get("recommendedCommand"));
-    if let Some(command) = advised.and_then(Value::as_str) {
+    let advised = report
+        .error
+        .as_ref()
+        .and_then(|error| subagent_protocol::error::ErrorFacts::of(&error.details).recommended_command.0);
+    if let Some(command) = advised {
         lines.push(format!("recommendedCommand: {command}"));
     }
     lines

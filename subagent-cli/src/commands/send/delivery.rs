@@ -181,8 +181,7 @@ fn dispatch_error(waited: &Value) -> Option<Failure> {
         return None;
     }
     let is_dispatch = |failure: &Failure| {
-        failure.details.get("dispatched").is_some_and(|dispatched| dispatched == "no")
-            || failure.code.starts_with("BACKEND_")
+        failure.facts().dispatched.0 == Some("no") || failure.code.starts_with("BACKEND_")
     };
     let failure = event.data.error.filter(is_dispatch)?;
     let failure = failure.with("workerId", event.worker_id).with("eventId", event.event_id);

@@ -36,7 +36,7 @@ pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
     match answer {
         Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),
         Err(failure) => {
-            let advice = failure.details.get("recommendedAction").and_then(Value::as_str).unwrap_or_default();
+            let advice = failure.facts().recommended_action.0.unwrap_or_default();
             let mut text = format!("{}: {}\n{advice}", failure.code, failure.message).trim_end().to_owned();
             for key in FAILURE_DETAILS {
                 if let Some(detail) = failure.details.get(key) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use subagent_protocol::event::SeenEvent;
 use subagent_protocol::lenient::{self, Lenient};
-use subagent_protocol::tool_content::ToolContent;
+use subagent_protocol::tool_content::{PlanReport, ToolContent};
 
 use super::view::shown;
 use crate::failure::ErrorText;
@@ -246,26 +246,10 @@ fn diff(page: &mut TextPage, content: &ToolContent<'_>, detail: Detail) {
     }
 }
 
-/// The plan of an agent.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PlanReport<'a> {
-    #[serde(borrow, deserialize_with = "lenient::or_default")]
-    entries: Vec<Lenient<PlanStep<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PlanStep<'a> {
-    #[serde(borrow)]
-    status: Lenient<&'a str>,
-    content: Lenient<&'a str>,
-}
-
 /// The entries of a plan.
 pub(super) fn plan(page: &mut TextPage, plan: &PlanReport<'_>) {
     page.word(Style::Dim, "plan").end();
-    for entry in plan.entries.iter().filter_map(|entry| entry.0.as_ref()) {
+    for entry in &plan.entries {
         let status = entry.status.0.unwrap_or_default();
         let mark = match status {
             "completed" => "[x]",

@@ -6,9 +6,11 @@ use subagent_core::model::{Fact, InboxFact};
 use subagent_protocol::Result;
 use subagent_protocol::api::{DecidedBy, Decider};
 use subagent_protocol::ids::{ControllerId, RequestId, WorkerId};
+use subagent_protocol::lenient;
 use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind};
 use subagent_protocol::time::Timestamp;
 
+use super::decided::DecidedData;
 use super::{ApprovalRow, owner_rules};
 use crate::store::controllers::OwnerCheck;
 use crate::store::error::StoreError;
@@ -112,25 +114,24 @@ pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Optio
                FROM approvals a JOIN events e ON e.seq = a.decided_seq JOIN workers w ON w.id = a.worker
                JOIN controllers c ON c.id = w.controller WHERE a.request_id = ?1";
     rows::optional(connection, sql, [request_id], |row| {
-        let decided = json(Some(row.get(1)?)).unwrap_or_default();
+        let decided: DecidedData = json(Some(row.get(1)?)).map(lenient::take).unwrap_or_default();
         let by_cancel: bool = row.get(2)?;
         let instance: Option<String> = row.get(3)?;
         let controller_id: ControllerId = rows::parsed(row, 4)?;
-        let rule = Some(decided["policy"].clone()).filter(Value::is_object);
+        let rule = decided.policy.0.map(Value::Object);
         // Older rows have no `by`: a named rule or a stored cancel decides.
-        let by = decided["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
+        let by = decided.by.0.as_deref().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
             (Some(_), _) => DecidedBy::Rule,
             (None, true) => DecidedBy::Cancel,
             (None, false) => DecidedBy::Owner,
         });
         let instance_id = instance.and_then(|instance| instance.parse().ok());
-        let decision = decided["decision"].as_str().or(decided["action"].as_str()).unwrap_or_default();
         Ok(Decider {
             by,
             controller_id: instance_id.is_some().then_some(controller_id),
             instance_id,
             at: Timestamp(row.get(0)?),
-            decision: decision.to_owned(),
+            decision: decided.decision.0.or(decided.action.0).unwrap_or_default(),
             rule,
         })
     })

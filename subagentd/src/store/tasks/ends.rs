@@ -2,7 +2,7 @@
 //! The outcome of a task is decided in `subagent_core::task`.
 
 use rusqlite::{Connection, params};
-use serde_json::Value;
+use serde::Deserialize;
 use subagent_core::model::{Fact, LastTurn, Worker};
 use subagent_core::task::{self, beginning};
 use subagent_protocol::api::{TaskMode, TaskStatus};
@@ -10,6 +10,7 @@ use subagent_protocol::data::EventData;
 use subagent_protocol::data::tasks::{SubagentCancelled, SubagentCompleted, SubagentFailed};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::TurnStatus;
 use subagent_protocol::task_result;
 use subagent_protocol::time::Timestamp;
@@ -44,13 +45,14 @@ pub(super) struct StoredTurnEnd {
     pub(super) no: u64,
     pub(super) status: TurnStatus,
     /// Data of the ending event.
-    data: Value,
+    data: TurnEndData,
 }
 
-impl StoredTurnEnd {
-    fn error(&self) -> Option<Error> {
-        serde_json::from_value(self.data["error"].clone()).ok()
-    }
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TurnEndData {
+    error: Lenient<Error>,
+    reason: Lenient<String>,
 }
 
 /// Ends the task of a worker if the worker's state says so. Call this after each change that
@@ -96,10 +98,12 @@ fn settle_with(
         return fail_completed(tx, id, now, added);
     };
     let last = last_turn(tx.connection, id, open.first_turn)?;
-    let lost = |ended: &StoredTurnEnd| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
+    let lost = |ended: &StoredTurnEnd| {
+        ended.data.error.0.as_ref().is_some_and(|error| error.code == Code::RuntimeLost)
+    };
     let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
     let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
-    let canceled = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
+    let canceled = last.as_ref().and_then(|ended| ended.data.reason.0.clone());
     let reason = canceled.clone().or_else(|| open.why.clone());
     let (outcome, cause) = task::explained(outcome, open.cause.clone(), reason.clone());
     let (outcome, refused) = match (outcome, judged) {
@@ -114,10 +118,12 @@ fn settle_with(
     };
     let error = match outcome {
         _ if refused.is_some() => refused,
-        TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(StoredTurnEnd::error) {
-            Some(error) => Some(error),
-            None => last_error(tx.connection, id)?,
-        },
+        TaskStatus::Failed | TaskStatus::Lost => {
+            match last.as_ref().and_then(|ended| ended.data.error.0.clone()) {
+                Some(error) => Some(error),
+                None => last_error(tx.connection, id)?,
+            }
+        }
         _ => None,
     };
     let text = error.as_ref().map(serde_json::to_string).transpose();
@@ -290,7 +296,10 @@ pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Resul
         Ok(StoredTurnEnd {
             no: rows::unsigned(row, 0)?,
             status: rows::word(row, 1, TurnStatus::parse)?,
-            data: data.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            data: data
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .map(lenient::take)
+                .unwrap_or_default(),
         })
     })
 }

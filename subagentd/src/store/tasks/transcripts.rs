@@ -5,6 +5,8 @@ use rusqlite::{Connection, params};
 use subagent_core::task::transcript::Transcript;
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
+use subagent_protocol::lenient;
+use subagent_protocol::tool_content::ToolCallReport;
 
 use super::HIDDEN;
 use crate::store::error::StoreError;
@@ -12,6 +14,7 @@ use crate::store::events::words::MESSAGE_TYPES;
 use crate::store::events::{self, COLUMNS};
 use crate::store::rows::{self, RowId};
 use crate::store::tasks;
+use crate::store::turns::MessageHead;
 
 /// Maximum number of included tasks. A tree has at most 100, unless the config says otherwise.
 const MAX_TASKS: i64 = 100;
@@ -53,10 +56,12 @@ pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript)
         let event = events::read(row).map_err(StoreError::from)?;
         match event.event_type {
             EventType::ProgressMessage => of.said(&event.into_text().unwrap_or_default()),
-            EventType::MessageSent => of.message_sent(event.data()["text"].as_str().unwrap_or_default()),
+            EventType::MessageSent => {
+                of.message_sent(lenient::read::<MessageHead<'_>>(&event.data()).text.0.unwrap_or_default());
+            }
             _ => {
                 let data = event.data();
-                let title = data["title"].as_str().unwrap_or_default();
+                let title = lenient::read::<ToolCallReport<'_>>(&data).title.0.unwrap_or_default();
                 if event.is_tool_call() { of.called(title) } else { of.called_below(title) }
             }
         }

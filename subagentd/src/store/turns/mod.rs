@@ -5,9 +5,12 @@ pub(crate) mod tool_calls;
 pub(crate) mod usage;
 
 use rusqlite::{Connection, params};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use subagent_core::model::Cancel;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -15,6 +18,16 @@ use subagent_protocol::{Code, Error, Result};
 use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 use queue::QueuedRow;
+
+/// A stored message, as far as its text and the number of its blocks matter.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MessageHead<'a> {
+    #[serde(borrow)]
+    pub(crate) text: Lenient<&'a str>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(crate) blocks: Vec<IgnoredAny>,
+}
 
 /// Inserts a turn that begins.
 pub(super) fn open(tx: &Tx<'_>, worker: RowId, no: u64, turn_id: &TurnId, carrier: Carrier) -> Result<()> {

@@ -1,9 +1,11 @@
 //! Collects the facts for a snapshot from the store, in one read transaction.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use subagent_protocol::api::WorkspaceStatus;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, SnapshotId};
+use subagent_protocol::lenient::{self, Lenient, ObjectField};
 use subagent_protocol::state::{TurnStatus, WorkerState};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -13,7 +15,7 @@ use crate::handoff::{
     SnapshotTurn, TEXT_BYTES, TEXTS, TurnText, work,
 };
 use crate::store::events::{self, history};
-use crate::store::turns::queue;
+use crate::store::turns::{MessageHead, queue};
 use crate::store::{Connection, WorkerRow, questions, workers};
 use crate::supervisor::views;
 
@@ -67,7 +69,7 @@ pub(super) fn gather(
     let mut queued = Vec::new();
     queue::queued(connection, row.id, &mut |waiting| {
         let message: Value = serde_json::from_str(&waiting.message).unwrap_or_default();
-        let text = message["text"].as_str().unwrap_or_default();
+        let text = lenient::read::<MessageHead<'_>>(&message).text.0.unwrap_or_default();
         let text = text[..text.floor_char_boundary(NOTE_BYTES)].to_owned();
         queued.push(QueuedMessage { turn_id: waiting.turn_id, text });
     })?;
@@ -110,33 +112,51 @@ fn source(connection: &Connection, row: WorkerRow) -> HandoffSource {
     }
 }
 
+/// The data of the event that ended a turn.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EndedTurnData {
+    stop_reason: Lenient<String>,
+    reason: Lenient<String>,
+    error: ObjectField<EndedTurnError>,
+    usage: Lenient<Map<String, Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EndedTurnError {
+    code: Lenient<String>,
+    message: Lenient<String>,
+}
+
 /// Converts a stored turn. `None` if the row cannot be read.
 fn turn(history: &history::TurnHistory, message: Option<&str>, end: Option<&str>) -> Option<SnapshotTurn> {
     let data = |text: Option<&str>| -> Value {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     };
-    let (message, mut end) = (data(message), data(end));
+    let (message, end): (Value, EndedTurnData) = (data(message), lenient::take(data(end)));
     let status = TurnStatus::parse(&history.status)?;
     let note = match status {
-        TurnStatus::Completed => end["stopReason"].as_str().map(str::to_owned),
-        TurnStatus::Canceled => end["reason"].as_str().map(str::to_owned),
+        TurnStatus::Completed => end.stop_reason.0,
+        TurnStatus::Canceled => end.reason.0,
         TurnStatus::Failed => {
-            let text = |name: &str| end["error"][name].as_str().unwrap_or_default().to_owned();
-            Some(format!("{}: {}", text("code"), text("message")))
+            let EndedTurnError { code, message } = end.error.0;
+            Some(format!("{}: {}", code.0.unwrap_or_default(), message.0.unwrap_or_default()))
         }
         TurnStatus::Accepted => None,
     };
-    let text = message["text"].as_str().unwrap_or_default();
+    let MessageHead { text, blocks } = lenient::read(&message);
+    let text = text.0.unwrap_or_default();
     let mut instruction = text[..text.floor_char_boundary(INSTRUCTION_BYTES)].to_owned();
-    if let Some(blocks) = message["blocks"].as_array().map(Vec::len).filter(|blocks| *blocks > 0) {
+    if !blocks.is_empty() {
+        let blocks = blocks.len();
         instruction.push_str(&format!("\n\n(and {blocks} further content blocks)"));
     }
-    let usage = end["usage"].take();
     Some(SnapshotTurn {
         id: history.turn_id.parse().ok()?,
         instruction,
         status,
         note: note.map(|note| note[..note.floor_char_boundary(NOTE_BYTES)].to_owned()),
-        usage: usage.is_object().then_some(usage),
+        usage: end.usage.0.map(Value::Object),
     })
 }

@@ -2,6 +2,7 @@
 //! id than the call's, and report a denied call as completed with an explanation.
 
 use serde_json::Value;
+use subagent_protocol::tool_content::ToolCallReport;
 
 /// Maximum length of a path, in characters.
 const MAX_PATH_CHARS: usize = 200;
@@ -13,13 +14,18 @@ const EXIT_CODES: [&str; 4] = ["/exit_code", "/exitCode", "/exit", "/metadata/ex
 /// `ran`: an earlier update of the call contained output of a command. A diff counts only in this
 /// update, because many agents show the diff of an edit before they ask. `maybe_asked`: a request
 /// with another id may have been for the call. Then neither the status nor a text is evidence.
-pub(super) fn of(update: &Value, ran: bool, maybe_asked: bool) -> Option<String> {
-    if let Some(changed) = parts(update).find(|part| part["type"] == "diff") {
-        let path: String =
-            changed["path"].as_str().unwrap_or("a file").chars().take(MAX_PATH_CHARS).collect();
+pub(super) fn of(
+    update: &Value,
+    report: &ToolCallReport<'_>,
+    ran: bool,
+    maybe_asked: bool,
+) -> Option<String> {
+    let part = |kind: &str| report.content.iter().find(|part| part.kind.0 == Some(kind));
+    if let Some(changed) = part("diff") {
+        let path: String = changed.path.0.unwrap_or("a file").chars().take(MAX_PATH_CHARS).collect();
         return Some(format!("it shows a change of {path}"));
     }
-    if ran || has_output(update) || parts(update).any(|part| part["type"] == "terminal") {
+    if ran || has_output(update) || part("terminal").is_some() {
         return Some("it shows the output of a command".to_owned());
     }
     (!maybe_asked).then(|| "it was reported as completed, and no request was for it".to_owned())
@@ -31,8 +37,4 @@ pub(super) fn has_output(update: &Value) -> bool {
         || ["terminal_output", "terminal_output_delta", "terminal_exit"]
             .iter()
             .any(|name| !update["_meta"][*name].is_null())
-}
-
-fn parts(update: &Value) -> impl Iterator<Item = &Value> {
-    update["content"].as_array().into_iter().flatten()
 }

@@ -15,6 +15,7 @@ use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind, WorkerState};
 use subagent_protocol::tags::{Selector, Tags};
+use subagent_protocol::tool_content::ToolCallReport;
 use subagent_protocol::{Code, Error, Result};
 
 use super::stored_decision::StoredDecision;
@@ -350,7 +351,7 @@ pub(crate) fn listed(row: &InboxRow) -> InboxItem {
     let answer_time = row.deadline_at.and_then(|_| serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time);
     let shown = views::question::pending_approval(asked.clone());
     let subject = subject(asked, &shown.tool_call).unwrap_or(shown.message);
-    let tool_kind = shown.tool_call.get("toolKind").and_then(Value::as_str).map(str::to_owned);
+    let tool_kind = ToolCallReport::of(&shown.tool_call).tool_kind.0.map(str::to_owned);
     InboxItem {
         request_id: asked.request_id.clone(),
         worker_id: row.worker_id.clone(),

@@ -173,8 +173,8 @@ fn rule(
         return Ok(Err("the request cannot be read".to_owned()));
     };
     let policy = policy::read(connection, worker.id, rules.as_ref(), Path::new(&worker.cwd))?;
-    let (call, params) = policy::call_of(&record);
-    if !params["toolCall"].is_object() && call == Default::default() {
+    let (call, is_said) = policy::call_of(&record);
+    if !is_said && call == Default::default() {
         return Ok(Err("the agent does not say what the request is about".to_owned()));
     }
     let to = if for_controller { RuleTarget::All } else { RuleTarget::Itself };

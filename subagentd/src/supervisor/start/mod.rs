@@ -376,7 +376,7 @@ fn worker_stopped(row: WorkerRow, worktree: Option<WorktreeEnd>) -> WorkerStoppe
 /// Adds to the error of a failed start how to remove the worker, which still exists.
 fn names_removal(error: Error, worker: &str) -> Error {
     let remove = format!("`subagent worker rm --force {worker}` removes the worker.");
-    let action = error.details.get("recommendedAction").and_then(|action| action.as_str());
+    let action = error.facts().recommended_action.0;
     let action =
         action.map_or(remove.clone(), |action| format!("{}. {remove}", action.trim_end_matches('.')));
     error.recommend(action)

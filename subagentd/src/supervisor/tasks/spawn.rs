@@ -331,7 +331,7 @@ fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> 
 
 /// Adds the worker to errors about its own budget.
 fn of_worker(error: Error, worker: &WorkerId) -> Error {
-    match error.details.get("scope").and_then(|scope| scope.as_str()) {
+    match error.facts().scope.0 {
         Some("worker") if !error.details.contains_key("workerId") => error.with("workerId", worker.as_str()),
         _ => error,
     }

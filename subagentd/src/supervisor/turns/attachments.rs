@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::ids::hex;
+use subagent_protocol::json::extend;
 use subagent_protocol::{Code, Error, Result};
 
 /// Maximum number of attachments of a message.
@@ -45,7 +46,7 @@ pub(crate) fn stored(attachments: &[Attachment]) -> Value {
     let stored = attachments.iter().map(|attachment| {
         let mut stored = json!(attachment);
         if let Some(bytes) = attachment.content.bytes() {
-            stored["sha256"] = hex(&Sha256::digest(bytes)).into();
+            extend(&mut stored, [("sha256", hex(&Sha256::digest(bytes)).into())]);
         }
         stored
     });

@@ -180,10 +180,11 @@ pub(crate) async fn cancel(
         }
         Err(error) => return Err(error),
     };
-    let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
+    let CancelOrdered { turn_id, end } = lenient::take(response);
+    let turn_id = match (turn_id.0, end.0) {
         // The open turn is another one, which was queued.
         (_, Some(end)) => turn_of(supervisor, row.id, end).await?,
-        (Some(turn_id), None) => turn_id.to_owned(),
+        (Some(turn_id), None) => turn_id,
         (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
     };
     let state = match &handle {
@@ -291,6 +292,14 @@ async fn canceled(
         already_terminal,
         terminal_event_type: already_terminal.then_some(end.event_type),
     })
+}
+
+/// The response to the order of a cancel.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CancelOrdered {
+    turn_id: Lenient<String>,
+    end: Lenient<i64>,
 }
 
 /// Builds the response to a message, for a turn that started or is queued.

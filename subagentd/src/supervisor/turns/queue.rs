@@ -11,6 +11,7 @@ use subagent_protocol::api::{
 use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::{EventId, TurnId, WorkerId};
+use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -18,7 +19,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::{accepted, of_worker};
 use crate::store::events::{history, message_text};
 use crate::store::turns::queue::QueuedRow;
-use crate::store::turns::{self, BegunTurnRow, StoredTurn, queue};
+use crate::store::turns::{self, BegunTurnRow, MessageHead, StoredTurn, queue};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, workers};
 use crate::supervisor::orders::{RequestTarget, read_response};
 use crate::supervisor::start::environment::AgentEnvironment;
@@ -264,9 +265,9 @@ pub(crate) async fn retry_turn(
     // The retry uses the worker's current definition.
     message.as_object_mut().map(|message| message.remove("agent"));
     let turn_id = TurnId::from_random(entropy::random()?);
-    let blocks_count = message["blocks"].as_array().map_or(0, Vec::len) as u64;
-    let text = message["text"].as_str().unwrap_or_default().to_owned();
-    let started = TurnInput { text, blocks_count, subagent: None };
+    let MessageHead { text, blocks } = lenient::read(&message);
+    let text = text.0.unwrap_or_default().to_owned();
+    let started = TurnInput { text, blocks_count: blocks.len() as u64, subagent: None };
     let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
     let input =
         WorkerInput::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };
@@ -374,7 +375,7 @@ fn result(connection: &Connection, worker: RowId, no: u64, end: Option<&Value>) 
 /// Returns the text of a message, and whether it was truncated.
 fn text(message: Option<&str>, short: bool) -> (Option<String>, bool) {
     let message = parsed(message);
-    let Some(text) = message["text"].as_str() else { return (None, false) };
+    let MessageHead { text: Lenient(Some(text)), .. } = lenient::read(&message) else { return (None, false) };
     let kept = if short { text.floor_char_boundary(PREVIEW_BYTES) } else { text.len() };
     (Some(text[..kept].to_owned()), kept < text.len())
 }

@@ -43,7 +43,7 @@ impl WorkerIdentity {
             return error;
         }
         let permission = error.code == Code::BackendPermissionDenied;
-        let login = error.details.get("reasonCategory").is_some_and(|category| category == "auth");
+        let login = error.facts().reason_category.0 == Some("auth");
         let error = error
             .with("workerId", self.worker_id.as_str())
             .with("socketPath", self.socket.display().to_string())
@@ -51,8 +51,8 @@ impl WorkerIdentity {
         if login {
             // A runtime that knows its launcher sets the command itself.
             let command = format!("subagent launcher login {launcher}");
-            let said = error.details.get("recommendedCommand").cloned();
-            return error.with("recommendedCommand", said.unwrap_or_else(|| command.into()));
+            let said = error.facts().recommended_command.0.map(str::to_owned);
+            return error.with("recommendedCommand", said.unwrap_or(command));
         }
         if !permission {
             return error;

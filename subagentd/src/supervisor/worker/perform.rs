@@ -1,10 +1,11 @@
 //! Performs the actions that the rules require.
 
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_core::model::{WorkerAction, WorkerInput};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::{CHANGE_AGENT, RuntimeCommand};
+use subagent_protocol::lenient;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
@@ -73,16 +74,19 @@ async fn prompt(actor: &Actor, turn: u64) -> Result<Option<RuntimeCommand>> {
         Ok((message, changes?))
     });
     let (message, changes) = read.await?;
-    let message: Value = serde_json::from_str(&message).map_err(|error| {
+    let message = serde_json::from_str(&message).map_err(|error| {
         Error::new(Code::StorageError, format!("the message of the turn is damaged: {error}"))
     })?;
+    let PromptMessage { text, blocks, attachments } = lenient::take(message);
     let mut prompt = Vec::new();
-    match message["text"].as_str() {
-        Some(text) if !text.trim().is_empty() => prompt.push(json!({"type": "text", "text": text})),
-        _ => {}
+    if !text.trim().is_empty() {
+        prompt.push(json!({"type": "text", "text": text}));
     }
-    prompt.extend(message["blocks"].as_array().into_iter().flatten().cloned());
-    let attachments = attachments(&message)?;
+    prompt.extend(blocks);
+    let attachments: Vec<Attachment> =
+        attachments.map_or(Ok(Vec::new()), Vec::deserialize).map_err(|error| {
+            Error::new(Code::StorageError, format!("the attachments of the turn are damaged: {error}"))
+        })?;
     if !attachments.is_empty() && actor.runtime.lacks(ATTACHMENTS) {
         let message = "the worker's runtime is too old for attachments";
         let advice = format!("run `subagent worker restart {}`, then send again", actor.identity.worker_id);
@@ -99,12 +103,13 @@ async fn prompt(actor: &Actor, turn: u64) -> Result<Option<RuntimeCommand>> {
     Ok(Some(RuntimeCommand::Prompt { turn, turn_id, prompt, attachments, change }))
 }
 
-/// Parses the attachments of a stored message.
-fn attachments(message: &Value) -> Result<Vec<Attachment>> {
-    match message.get("attachments") {
-        None => Ok(Vec::new()),
-        Some(stored) => Vec::deserialize(stored).map_err(|error| {
-            Error::new(Code::StorageError, format!("the attachments of the turn are damaged: {error}"))
-        }),
-    }
+/// A stored message, as the agent gets it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PromptMessage {
+    #[serde(deserialize_with = "lenient::or_default")]
+    text: String,
+    #[serde(deserialize_with = "lenient::or_default")]
+    blocks: Vec<Value>,
+    attachments: Option<Value>,
 }

@@ -162,9 +162,9 @@ fn conflict(tx: &mut Tx<'_>, row: &WorktreeRow, into: String, error: &Error) -> 
     if error.code != Code::LandConflict {
         return Ok(());
     }
-    let files = error.details.get("files").and_then(|files| serde_json::from_value(files.clone()).ok());
-    let more_files = error.details.get("moreFiles").and_then(serde_json::Value::as_u64).unwrap_or_default();
-    let files = files.unwrap_or_default();
+    let facts = error.facts();
+    let files = facts.files.0.unwrap_or_default().into_iter().map(str::to_owned).collect();
+    let more_files = facts.more_files.0.unwrap_or_default();
     let data = WorktreeConflict { name: row.worktree.name.clone(), into, files, more_files };
     store_event(tx, row, EventData::WorktreeConflict(data)).map(drop)
 }

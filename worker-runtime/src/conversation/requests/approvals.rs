@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::RequestId;
+use subagent_protocol::json::extend;
 use subagent_protocol::record::{
     AnswerWritten, ApprovalClosed, ApprovalClosedReason, ApprovalRequested, RecordType,
 };
@@ -93,7 +94,7 @@ pub(in crate::conversation) fn call_found(
     let session = open.session.clone().filter(|session| session.len() <= MAX_ID_BYTES);
     open.stage = RequestStage::Asking(found.path);
     if let Some(session) = session.or_else(|| conversation.own_session().map(str::to_owned)) {
-        params["sessionId"] = session.into();
+        extend(&mut params, [("sessionId", session.into())]);
     }
     ask_for_call(conversation, call, id, to_raw(&params), cx);
 }

@@ -4,6 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
+use subagent_protocol::json::extend;
 use subagent_protocol::start::ClientRules;
 
 use crate::acp::client_operation::{ClientOperation, OperationSubject, TerminalCommand};
@@ -75,10 +76,12 @@ pub(in crate::conversation) fn question(
 ) -> Result<Value, ClientOperationError> {
     let mut call = json!({"toolCallId": id, "status": "pending"});
     let mut file = |verb: &str, kind: &str, path: &str, input: Value| {
-        call["title"] = title(&format!("{verb} {path}")).into();
-        call["kind"] = kind.into();
-        call["rawInput"] = input;
-        call["locations"] = json!([{"path": found.path}]);
+        let title = title(&format!("{verb} {path}")).into();
+        let locations = json!([{"path": found.path}]);
+        extend(
+            &mut call,
+            [("title", title), ("kind", kind.into()), ("rawInput", input), ("locations", locations)],
+        );
     };
     match request {
         ClientOperation::Read { path, line, limit } => {
@@ -87,15 +90,15 @@ pub(in crate::conversation) fn question(
         ClientOperation::Write { path, content } => {
             file("Write", "edit", path, json!({"path": path, "bytes": content.len()}));
             if content.len() <= MAX_SHOWN_BYTES {
-                call["content"] =
-                    json!([{"type": "diff", "path": path, "oldText": found.text, "newText": content}]);
+                let diff = json!({"type": "diff", "path": path, "oldText": found.text, "newText": content});
+                extend(&mut call, [("content", json!([diff]))]);
             }
         }
         ClientOperation::Create(command) => {
             let (shown, words) = command_line(command)?;
-            call["title"] = title(&shown).into();
-            call["kind"] = "execute".into();
-            call["rawInput"] = json!({"command": words, "cwd": found.path});
+            let input = json!({"command": words, "cwd": found.path});
+            let title = title(&shown).into();
+            extend(&mut call, [("title", title), ("kind", "execute".into()), ("rawInput", input)]);
         }
         ClientOperation::Output { .. }
         | ClientOperation::WaitForExit { .. }

@@ -11,6 +11,7 @@ use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::client::{
     self, ClientRequest, ClientRequestFacts, ClientResponse, RequestFailure, TerminalExited,
 };
+use subagent_protocol::json::extend;
 use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 
 use super::asking::ALLOW;
@@ -304,7 +305,7 @@ fn result(answer: &ClientOperationResult) -> serde_json::Value {
         ClientOperationResult::Output { text, truncated, exit } => {
             let mut result = json!({"output": text, "truncated": truncated});
             if let Some(exit) = exit {
-                result["exitStatus"] = json!(exit);
+                extend(&mut result, [("exitStatus", json!(exit))]);
             }
             result
         }

@@ -120,8 +120,8 @@ pub(in crate::conversation) fn initialized(
         }
     };
     let result = results::value(raw);
-    if !results::speaks_v1(&result) {
-        return ending::fail_start(conversation, errors::foreign_version(&result["protocolVersion"]), cx);
+    if let Some(version) = results::foreign_version(&result) {
+        return ending::fail_start(conversation, errors::foreign_version(&version), cx);
     }
     let capabilities = results::Capabilities::of(&result);
     let auth_methods = results::auth_methods(&result);

@@ -186,7 +186,7 @@ pub(super) fn write(
         args.extend(["-p", parent]);
     }
     let written = work.feed(&git, &args, message).map_err(|error| {
-        let stderr = error.details.get("output").and_then(|stderr| stderr.as_str()).unwrap_or_default();
+        let stderr = error.facts().output.0.unwrap_or_default();
         match stderr.contains("tell me who you are") || stderr.contains("ident") {
             true => error.recommend(
                 "set your name with `git config --global user.name NAME`, and user.email likewise",

@@ -19,6 +19,7 @@ use subagent_config::worktrees::Isolation;
 use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
+use subagent_protocol::mcp;
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
@@ -81,16 +82,16 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let own = servers::wired(own, &parent.cwd, &launched.env)?;
     let mut mcp_servers = parent.kept.mcp_servers.clone();
     let others = |server: &&serde_json::Value| {
-        mcp_servers.0.iter().any(|kept| kept["name"] == server["name"] && kept != *server)
+        mcp_servers.0.iter().any(|kept| mcp::name(kept) == mcp::name(server) && kept != *server)
     };
     // Policies above the task that match the parent's server would match this one.
     if let (Some(definition), Some(server)) = (definition, own.0.iter().find(others)) {
-        let name = server["name"].as_str().unwrap_or_default();
+        let name = mcp::name(server);
         let reason =
             format!("its MCP server `{name}` has the same name as another one of its caller; rename it");
         return Err(agent::lacks(definition, "mcpServers", reason).with("mcpServer", name));
     }
-    mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
+    mcp_servers.0.retain(|server| !own.names().iter().any(|name| name == mcp::name(server)));
     mcp_servers.0.extend(own.0);
 
     let (mut terms, mode) = narrow::terms(definition, request, &parent.delegation.limits)?;

@@ -78,11 +78,10 @@ pub(crate) fn input(
         }
         RecordType::StartFailed => {
             let error = body::<StartFailed>(record)?.error;
-            let phase = error.details.get("phase").and_then(|phase| phase.as_str());
+            let facts = error.facts();
             // A missing login and a rate limit do not concern the session.
-            let category = error.details.get("reasonCategory").and_then(|category| category.as_str());
-            let other = matches!(category, Some("auth" | "rate_limit"));
-            let restoring = !other && matches!(phase, Some("session/load" | "session/resume"));
+            let other = matches!(facts.reason_category.0, Some("auth" | "rate_limit"));
+            let restoring = !other && matches!(facts.phase.0, Some("session/load" | "session/resume"));
             aside.restore_failure = restoring.then(|| error.message.clone());
             Some(WorkerInput::StartFailed { error: located(error) })
         }

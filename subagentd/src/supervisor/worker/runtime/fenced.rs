@@ -14,10 +14,9 @@ const MAX_LEAP: u64 = 1_000_000;
 /// Refuses all requests until the daemon ends. Only another start of a daemon is served again.
 pub(crate) async fn rest(actor: &mut Actor, error: Error, ending: &mut watch::Receiver<bool>) {
     tracing::error!(worker = %actor.identity.worker_id, %error, "another daemon has the worker");
-    let generation = error.details.get("generation").and_then(serde_json::Value::as_u64);
     // The place may say anything. Each start of a daemon adds one.
     let is_plausible = |generation: &u64| generation.abs_diff(actor.shared.generation()) <= MAX_LEAP;
-    if let Some(generation) = generation.filter(is_plausible) {
+    if let Some(generation) = error.facts().generation.0.filter(is_plausible) {
         actor.shared.remember_generation(generation).await;
     }
     let refusal = error.clone().with("workerId", actor.identity.worker_id.as_str());
