@@ -4,9 +4,11 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use subagent_protocol::api::{ControllerHandle, StateFolder};
+use tokio::net::UnixStream;
 
 /// Something that is under way.
 pub type BridgeFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,15 +27,38 @@ pub struct PanelWorkspace {
     pub state_dir: PathBuf,
     /// Whether the panel was started in this workspace. Then its daemon is started on demand.
     pub is_own: bool,
+    /// The host of the config file on which it is; `None` is this machine.
+    pub host: Option<String>,
 }
 
 /// Where the daemon of a place is.
 #[derive(Debug, Clone)]
-pub struct DaemonAddress {
-    /// The path of its unix socket.
-    pub socket: PathBuf,
-    /// The state dir that its requests mean; another daemon refuses them.
+pub enum DaemonAddress {
+    /// A daemon of this machine.
+    Socket {
+        /// The path of its unix socket.
+        socket: PathBuf,
+        /// The state dir that its requests mean; another daemon refuses them.
+        state_folder: Option<StateFolder>,
+    },
+    /// A daemon of another host. Processes of this machine and its owner mean nothing there.
+    Far(Arc<dyn FarDaemon>),
+}
+
+/// A daemon on another host.
+pub trait FarDaemon: Debug + Send + Sync {
+    /// Connects with it; each connection is for one request.
+    fn dial(&self) -> BridgeFuture<'_, Result<FarConnection, Value>>;
+}
+
+/// A connection with a daemon on another host.
+pub struct FarConnection {
+    /// The bytes of HTTP.
+    pub stream: UnixStream,
+    /// The state dir that the request means.
     pub state_folder: Option<StateFolder>,
+    /// What carries the bytes. It ends when it is dropped.
+    pub carrier: Box<dyn Send>,
 }
 
 /// A message to a worker.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
@@ -11,17 +11,20 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use subagent_protocol::api::{ControllerHandle, header};
+use subagent_protocol::api::{ControllerHandle, StateFolder, header};
 use subagent_protocol::event::Event;
 use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::bridge::{BridgeResult, DaemonAddress};
+use crate::bridge::{BridgeResult, DaemonAddress, FarConnection};
 
 /// How long a daemon may take for an answer. A stop may take 25 s.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Maximum size of an answer in bytes.
+const MAX_BODY: usize = 256 * 1024 * 1024;
 
 /// A request to a daemon.
 #[derive(Debug, Clone)]
@@ -42,20 +45,27 @@ impl<'a> DaemonRequest<'a> {
         Self { method: Method::GET, path: path.into(), body: Bytes::new(), key: None, behalf, handle: None }
     }
 
-    fn request(&self, to: &DaemonAddress) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    fn request(
+        &self,
+        folder: Option<&StateFolder>,
+        is_far: bool,
+    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let mut request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
             .header(hyper::header::HOST, "localhost")
-            .header(header::PROTOCOL, PROTOCOL)
-            .header(header::ON_BEHALF_OF, self.behalf);
-        if let Some(folder) = &to.state_folder {
+            .header(header::PROTOCOL, PROTOCOL);
+        // Another host would take the numbers for processes of its own.
+        if !is_far {
+            request = request.header(header::ON_BEHALF_OF, self.behalf);
+        }
+        if let Some(folder) = folder {
             request = request.header(header::STATE_DIR, folder.to_string());
         }
         if let Some(key) = self.key {
             request = request.header(header::IDEMPOTENCY_KEY, key);
         }
-        if let Some(handle) = &self.handle {
+        if let Some(handle) = self.handle.as_ref().filter(|_| !is_far) {
             request = request
                 .header(header::CONTROLLER_ID, &handle.controller_id)
                 .header(header::CONTROLLER_EPOCH, &handle.epoch)
@@ -74,12 +84,27 @@ impl<'a> DaemonRequest<'a> {
             )
         };
         let sent = async {
-            let stream = UnixStream::connect(&to.socket).await.map_err(|error| gone(error.to_string()))?;
+            let (stream, folder, carrier) = match to {
+                DaemonAddress::Socket { socket, state_folder } => {
+                    let stream =
+                        UnixStream::connect(socket).await.map_err(|error| gone(error.to_string()))?;
+                    (stream, state_folder.clone(), None)
+                }
+                DaemonAddress::Far(far) => {
+                    let FarConnection { stream, state_folder, carrier } = far.dial().await?;
+                    (stream, state_folder, Some(carrier))
+                }
+            };
+            let is_far = carrier.is_some();
             let (mut sender, connection) =
                 http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(error.to_string()))?;
             // It ends when the answer was read or dropped.
-            tokio::spawn(connection);
-            let request = self.request(to).map_err(|problem| {
+            tokio::spawn(async move {
+                // The error is that of the request.
+                let _ = connection.await;
+                drop(carrier);
+            });
+            let request = self.request(folder.as_ref(), is_far).map_err(|problem| {
                 error(&Error::new(Code::InvalidArgument, format!("this cannot be asked: {problem}")))
             })?;
             sender.send_request(request).await.map_err(|error| gone(error.to_string()))
@@ -113,7 +138,8 @@ impl<'a> DaemonRequest<'a> {
 
 /// Reads the body of an answer.
 async fn whole(response: Response<Incoming>) -> Result<Bytes, Value> {
-    match timeout(LIMIT, response.into_body().collect()).await {
+    let body = Limited::new(response.into_body(), MAX_BODY);
+    match timeout(LIMIT, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         _ => Err(error(&Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable())),
     }

@@ -37,7 +37,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-pub use bridge::{Bridge, BridgeFuture, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
+pub use bridge::{
+    Bridge, BridgeFuture, BridgeResult, DaemonAddress, FarConnection, FarDaemon, PanelMessage, PanelWorkspace,
+};
 use seats::Seats;
 use server::{BrowserConnection, PanelState};
 

@@ -33,6 +33,10 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const REFRESH: Duration = Duration::from_millis(250);
 /// From a lost daemon to the next try.
 const RETRY: Duration = Duration::from_secs(1);
+/// The same for a host that was tried before.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// Time for the first answer of a host.
+const ANSWER: Duration = Duration::from_secs(20);
 /// Number of events in the first page of a transcript.
 const PAGE_EVENTS: u32 = 500;
 
@@ -111,10 +115,17 @@ async fn of_place(
     place: PanelWorkspace,
     out: PageSender,
 ) -> PanelWorkspace {
+    let mut pause = RETRY;
     loop {
+        let begun = Instant::now();
         let end = PlaceStream { bridge: &*bridge, behalf: &behalf, place: &place, out: &out }.run().await;
         let Err(StreamEnd::Daemon(error)) = end else { return place };
-        let gone = !place.is_own && code_of(&error) == "DAEMON_NOT_RUNNING";
+        let gone = !place.is_own && place.host.is_none() && code_of(&error) == "DAEMON_NOT_RUNNING";
+        pause = match place.host {
+            // Each attempt is a login there.
+            Some(_) if begun.elapsed() < LAST_RETRY => (pause * 2).min(LAST_RETRY),
+            _ => RETRY,
+        };
         let line = match gone {
             true => json!({"place": place.id, "gone": true}),
             false => json!({"place": place.id, "title": place.title, "own": place.is_own, "down": error}),
@@ -124,7 +135,7 @@ async fn of_place(
         }
         tokio::select! {
             () = out.closed() => return place,
-            () = sleep(RETRY) => {}
+            () = sleep(pause) => {}
         }
     }
 }
@@ -178,7 +189,13 @@ impl PlaceStream<'_> {
         let address = self.bridge.address(self.place, false).await?;
         let get = |path: String| DaemonRequest::get(path, self.behalf);
         let (mut sent, mut questions) = (SentRows::default(), OpenQuestions::new());
-        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
+        let overview = get("/v1/overview".to_owned());
+        let asked = overview.read::<OverviewShown>(&address);
+        let silent = || Err(broken_off("the host did not answer in time"));
+        let snapshot = match self.place.host {
+            None => asked.await?,
+            Some(_) => timeout(ANSWER, asked).await.unwrap_or_else(|_| silent())?,
+        };
         let mut workers = Workers::new(&snapshot);
         let (rows, _) = sent.changes(&workers)?;
         let PanelWorkspace { id, title, is_own, .. } = self.place;

@@ -286,7 +286,9 @@ impl BrowserConnection {
 
     async fn ask_permission(&self) -> Result<(), Value> {
         let Holders { header: behalf, processes: holders } = self.holders().await?;
-        for place in self.shared.bridge.places().await {
+        // A daemon of another host cannot judge processes of this machine.
+        let places = self.shared.bridge.places().await;
+        for place in places.into_iter().filter(|place| place.host.is_none()) {
             // A daemon that does not run cannot judge.
             let Ok(address) = self.shared.bridge.address(&place, false).await else { continue };
             let ask = DaemonRequest { method: Method::POST, ..DaemonRequest::get(PERMISSION, &behalf) };
@@ -321,13 +323,18 @@ impl BrowserConnection {
     }
 
     async fn place(&self, id: &str) -> Result<PanelWorkspace, Value> {
-        self.shared.place(id).await.ok_or_else(|| {
+        let place = self.shared.place(id).await.ok_or_else(|| {
             let message = "the daemon of this workspace no longer runs";
             error(
                 &Error::new(Code::DaemonNotRunning, message)
                     .recommend("start it with `subagent daemon start` there"),
             )
-        })
+        })?;
+        if place.host.is_some() {
+            // The daemon there does not know who asks.
+            self.permission().await?;
+        }
+        Ok(place)
     }
 
     fn stream<F: Future<Output = ()> + Send + 'static>(

@@ -72,6 +72,18 @@ impl CliContext {
         Ok(self)
     }
 
+    /// Returns the context of this machine for a command that also asks all hosts.
+    ///
+    /// # Errors
+    /// `FORBIDDEN_FROM_WORKER`; `INVALID_ARGUMENT` with `--host`.
+    pub(crate) fn for_all_hosts(&self) -> Result<Self> {
+        if self.typed.host().is_some() {
+            return Err(Failure::argument("--all-hosts asks all hosts; leave out --host").wrong_usage());
+        }
+        Self::check_hosts_are_allowed()?;
+        Ok(Self { host: None, ..self.clone() })
+    }
+
     /// Whether `SUBAGENT_NO_AUTOSTART` forbids that a command starts the daemon.
     pub(crate) fn forbids_autostart(&self) -> bool {
         self.env.var(NO_AUTOSTART).is_some_and(|value| value != "0")

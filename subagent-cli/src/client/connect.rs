@@ -15,6 +15,7 @@ use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
+use super::exchange::MAX_FAR_BODY;
 use super::far::SshProcess;
 use super::starting::lock::on_thread;
 use crate::failure::{Failure, Result};
@@ -28,8 +29,14 @@ pub(super) struct DaemonConnection {
     pub(super) folder: Option<StateFolder>,
     pub(super) since: Instant,
     /// The process that carries the bytes, if the daemon is on another host. It ends after this.
-    #[expect(dead_code, reason = "it is only held")]
     pub(super) ssh: Option<SshProcess>,
+}
+
+impl DaemonConnection {
+    /// Maximum size of a response in bytes.
+    pub(super) fn max_body(&self) -> usize {
+        if self.ssh.is_some() { MAX_FAR_BODY } else { usize::MAX }
+    }
 }
 
 /// Reads `daemon.json`; `None` if it is missing, unusable, or was copied with another state dir.

@@ -18,6 +18,8 @@ use crate::random::random;
 
 /// Maximum capacity in bytes that is reserved for an announced response size.
 const MAX_RESERVED: usize = 256 * 1024 * 1024;
+/// Maximum size in bytes of a response from another host, which may send anything.
+pub(super) const MAX_FAR_BODY: usize = 256 * 1024 * 1024;
 
 /// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub struct ApiRequest {
     key: Option<String>,
     task_token: Option<String>,
     pub(crate) limit: Option<Duration>,
+    /// How long the daemon waits at most before it answers.
+    pub(super) wait: Option<Duration>,
 }
 
 impl ApiRequest {
@@ -41,6 +45,7 @@ impl ApiRequest {
             key: None,
             task_token: None,
             limit: Some(REQUEST_LIMIT),
+            wait: None,
         }
     }
 
@@ -68,7 +73,13 @@ impl ApiRequest {
     /// `INTERNAL_ERROR` if the body cannot be serialized.
     pub fn once_more(&self, body: &impl Serialize) -> Result<Self> {
         let new = Self::post(self.path.as_str(), body)?;
-        Ok(Self { key: self.key.clone(), task_token: self.task_token.clone(), limit: self.limit, ..new })
+        Ok(Self {
+            key: self.key.clone(),
+            task_token: self.task_token.clone(),
+            limit: self.limit,
+            wait: self.wait,
+            ..new
+        })
     }
 
     /// Sets the idempotency key.
@@ -97,6 +108,13 @@ impl ApiRequest {
     #[must_use]
     pub fn within(mut self, limit: Option<Duration>) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Sets how long the daemon waits. It also counts while a lost host is dialed again.
+    #[must_use]
+    pub(super) fn waiting(mut self, wait: Option<Duration>) -> Self {
+        self.wait = wait;
         self
     }
 
@@ -172,16 +190,20 @@ pub(super) async fn exchange<T: DeserializeOwned + Default>(
     handle: Option<&ControllerHandle>,
 ) -> Exchange<T> {
     match send(link, ask, handle).await? {
-        Ok(response) => answer(response).await,
+        Ok(response) => answer(response, link.max_body()).await,
         Err(failure) => Ok(Err(failure)),
     }
 }
 
 /// Reads a response: the `data` of its envelope, or its error.
-pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Incoming>) -> Exchange<T> {
+pub(super) async fn answer<T: DeserializeOwned + Default>(
+    response: Response<Incoming>,
+    max_body: usize,
+) -> Exchange<T> {
     let status = response.status();
-    let bytes = match whole(response.into_body()).await {
-        Ok(bytes) => bytes,
+    let bytes = match whole(response.into_body(), max_body).await {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(Err(too_long("answer", max_body))),
         Err(error) => return broken(&error),
     };
     match serde_json::from_slice(&bytes) {
@@ -194,16 +216,25 @@ pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Inc
     }
 }
 
-/// Reads a body into one buffer, preallocated because it may be large.
-async fn whole(mut body: Incoming) -> hyper::Result<Vec<u8>> {
+/// The error for a response or a line of a stream that is too long.
+pub(super) fn too_long(what: &str, max: usize) -> Failure {
+    Failure::new(Code::DaemonUnresponsive, format!("an {what} of the daemon has more than {max} bytes"))
+        .recommend("ask for less, or look at the daemon there")
+}
+
+/// Reads a body into one buffer, preallocated because it may be large; `None` if it is too large.
+async fn whole(mut body: Incoming, max: usize) -> hyper::Result<Option<Vec<u8>>> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    let mut bytes = Vec::with_capacity(announced.min(MAX_RESERVED));
+    let mut bytes = Vec::with_capacity(announced.min(MAX_RESERVED).min(max));
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
+            if data.len() > max.saturating_sub(bytes.len()) {
+                return Ok(None);
+            }
             bytes.extend_from_slice(&data);
         }
     }
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
 /// Whether the daemon asks the client to retry with the next daemon.

@@ -41,7 +41,7 @@ pub(crate) use connect::info_path;
 pub use connect::{foreign_info, read_info};
 pub use daemons::{Unreachable, daemons};
 pub use exchange::ApiRequest;
-pub(crate) use far::HostLink;
+pub(crate) use far::{HostLink, end_dialing};
 pub use glance::glance;
 pub use query::{RequestPath, segment};
 pub use questions::QuestionReader;

@@ -8,6 +8,7 @@ use hyper::Response;
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::placement::PLACED_MODE;
 use tokio::time::{Instant, timeout_at};
@@ -48,9 +49,18 @@ impl DaemonClient {
     ) -> Result<T> {
         let mut losses = RetryBudget::default();
         let mut deadline = None;
+        let mut wait_end = None;
         loop {
-            self.connect(&losses).await?;
+            match wait_end {
+                Some(end) if self.place.far.is_some() => {
+                    timeout_at(end, self.connect(&losses))
+                        .await
+                        .unwrap_or_else(|_| Err(self.wait_is_over()))?;
+                }
+                _ => self.connect(&losses).await?,
+            }
             let ask = make()?.part_of(self.key.as_deref());
+            wait_end = wait_end.or_else(|| ask.wait.map(|wait| Instant::now() + wait));
             let until = *deadline.get_or_insert_with(|| ask.limit.map(|limit| Instant::now() + limit));
             let Some(link) = self.link.as_mut() else { continue };
             let probe = LivenessProbe::of(&self.place, &link.info);
@@ -86,7 +96,7 @@ impl DaemonClient {
             let opened = with_liveness_probe(&probe, until, async {
                 match send(&mut link, ask, handle).await? {
                     Ok(response) if response.status().is_success() => Ok(Ok(response)),
-                    Ok(response) => Ok(Err(match answer::<Value>(response).await? {
+                    Ok(response) => Ok(Err(match answer::<Value>(response, link.max_body()).await? {
                         Ok(_) => Failure::internal("the daemon's answer is not a stream"),
                         Err(failure) => failure,
                     })),
@@ -100,6 +110,14 @@ impl DaemonClient {
                 Err(lost) => self.lost(lost, losses).await?,
             }
         }
+    }
+
+    /// The error of a wait whose limit was reached while its host was dialed again.
+    fn wait_is_over(&self) -> Failure {
+        let host = self.place.far.as_ref().map(|far| far.link.name()).unwrap_or_default();
+        Failure::new(Code::WaitTimeout, format!("the host `{host}` has not answered again in time"))
+            .with("host", host)
+            .retryable()
     }
 
     /// Connects unless a connection is open.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::exchange::{DaemonResponse, Lost, is_leaving};
+use super::exchange::{DaemonResponse, Lost, MAX_FAR_BODY, is_leaving, too_long};
 use super::losses::RetryBudget;
 use super::request::{LivenessProbe, with_liveness_probe};
 use super::{ApiRequest, DaemonClient, REQUEST_LIMIT, RequestPath, segment};
@@ -187,7 +187,9 @@ impl EventSubscription<'_> {
             .with("follow", word(self.follow))
             .with("raw", word(self.raw));
         let response = self.client.open(&ApiRequest::get(path), &mut self.losses).await?;
-        self.lines = Some(BodyLines { body: response.into_body(), buffer: BytesMut::new() });
+        let is_far = self.client.place.far.is_some();
+        let max_line = if is_far { MAX_FAR_BODY } else { usize::MAX };
+        self.lines = Some(BodyLines { body: response.into_body(), buffer: BytesMut::new(), max_line });
         Ok(())
     }
 
@@ -223,6 +225,8 @@ impl EventSubscription<'_> {
 struct BodyLines {
     body: Incoming,
     buffer: BytesMut,
+    /// Maximum length of a line in bytes.
+    max_line: usize,
 }
 
 impl BodyLines {
@@ -233,6 +237,9 @@ impl BodyLines {
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
+                    if data.len() > self.max_line.saturating_sub(self.buffer.len()) {
+                        return Err(too_long("event", self.max_line).message);
+                    }
                     self.buffer.extend_from_slice(&data);
                     // A long line arrives in many pieces; only the new piece is searched.
                     if !data.contains(&b'\n') {

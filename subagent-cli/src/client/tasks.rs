@@ -72,7 +72,8 @@ impl TaskWait {
                 let request = WaitTask { timeout_ms: Some(millis), known: Some(known) };
                 // A wait without a deadline survives the daemon's absence and continues with the next one.
                 let limit = self.deadline.map(|_| round + GRACE);
-                ApiRequest::post(format!("{path}/wait"), &request)?.within(limit)
+                let wait = self.deadline.map(|_| round);
+                ApiRequest::post(format!("{path}/wait"), &request)?.within(limit).waiting(wait)
             }
         };
         Ok(ask.with_task_token(self.token.as_deref()))

@@ -11,6 +11,7 @@ pub(crate) mod unparsed;
 pub(crate) mod usage_errors;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -20,6 +21,7 @@ use clap::parser::ValueSource;
 pub struct TypedFlags {
     names: HashSet<String>,
     host: Option<String>,
+    cwd: Option<String>,
 }
 
 impl TypedFlags {
@@ -34,6 +36,11 @@ impl TypedFlags {
         self.host.as_deref()
     }
 
+    /// The value of `--cwd`, if it is text.
+    pub(crate) fn cwd(&self) -> Option<&str> {
+        self.cwd.as_deref()
+    }
+
     pub(crate) fn of(matches: &ArgMatches) -> Self {
         let mut leaf = matches;
         while let Some((_, inner)) = leaf.subcommand() {
@@ -42,12 +49,14 @@ impl TypedFlags {
         let typed = |id: &&str| leaf.value_source(id) == Some(ValueSource::CommandLine);
         let names = leaf.ids().map(clap::Id::as_str).filter(typed).map(str::to_owned).collect();
         let host = leaf.try_get_one::<String>(global::HOST).ok().flatten().cloned();
-        Self { names, host: host.filter(|name| !name.is_empty()) }
+        let cwd = leaf.try_get_one::<PathBuf>("cwd").ok().flatten();
+        let cwd = cwd.and_then(|path| path.to_str()).filter(|path| !path.is_empty());
+        Self { names, host: host.filter(|name| !name.is_empty()), cwd: cwd.map(str::to_owned) }
     }
 }
 
 impl<const N: usize> From<[&str; N]> for TypedFlags {
     fn from(names: [&str; N]) -> Self {
-        Self { names: names.iter().map(|name| (*name).to_owned()).collect(), host: None }
+        Self { names: names.iter().map(|name| (*name).to_owned()).collect(), host: None, cwd: None }
     }
 }

@@ -23,6 +23,8 @@ use super::worktree::WorktreeCommand;
 pub(crate) enum HostUse {
     /// It sends its requests to the daemon there.
     Forwarded,
+    /// It runs there: the command of that host does it.
+    Passed,
     /// It asks no daemon, and is about this machine: the variable does not count.
     Here,
     /// It needs the files or the environment of the machine of its daemon.
@@ -31,7 +33,7 @@ pub(crate) enum HostUse {
 
 impl CliCommand {
     pub(crate) fn host_use(&self) -> HostUse {
-        use HostUse::{Forwarded, Here, There};
+        use HostUse::{Forwarded, Here, Passed, There};
         match self {
             Self::Config(_)
             | Self::Launcher(_)
@@ -48,7 +50,6 @@ impl CliCommand {
             | Self::Memory(_)
             | Self::Hook(_)
             | Self::Session(_)
-            | Self::Run(_)
             | Self::Summary(_)
             | Self::Land(_)
             | Self::Mcp(_)
@@ -57,6 +58,7 @@ impl CliCommand {
             | Self::Status(_)
             | Self::Backup(_)
             | Self::Restore(_) => There,
+            Self::Run(_) => Passed,
             Self::Controller(CommandGroup(command)) => match command {
                 ControllerCommand::Init(_) | ControllerCommand::Attach(_) => There,
                 ControllerCommand::Status(_)
@@ -67,7 +69,7 @@ impl CliCommand {
                 BudgetCommand::Show(_) | BudgetCommand::Set(_) => Forwarded,
             },
             Self::Worker(CommandGroup(command)) => match command {
-                WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => There,
+                WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => Passed,
                 // It finds the state dirs of its machine.
                 WorkerCommand::List(args) if args.all_workspaces => There,
                 WorkerCommand::List(_)
@@ -89,7 +91,8 @@ impl CliCommand {
                 | WorktreeCommand::Prune(_) => There,
             },
             Self::Task(CommandGroup(command)) => match command {
-                TaskCommand::Run(_) | TaskCommand::Merge(_) => There,
+                TaskCommand::Run(_) => Passed,
+                TaskCommand::Merge(_) => There,
                 TaskCommand::List(_)
                 | TaskCommand::Show(_)
                 | TaskCommand::Wait(_)
@@ -170,7 +173,7 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
     let is_typed = typed.is_some();
     let Some(name) = typed.or_else(|| context.host_variable()) else { return Ok(context) };
     match command.host_use() {
-        HostUse::Forwarded => {
+        HostUse::Forwarded | HostUse::Passed => {
             if is_typed && !CliContext::is_here(&name) {
                 advice::name_host(&name);
             }
@@ -191,8 +194,11 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
 /// `HOST_UNSUPPORTED`.
 pub(crate) fn check(command: &CliCommand, context: &CliContext) -> Result<()> {
     match &context.host {
-        Some(host) if command.host_use() != HostUse::Forwarded => Err(only_there(host.name())),
-        _ => Ok(()),
+        Some(host) => match command.host_use() {
+            HostUse::Forwarded | HostUse::Passed => Ok(()),
+            HostUse::Here | HostUse::There => Err(only_there(host.name())),
+        },
+        None => Ok(()),
     }
 }
 

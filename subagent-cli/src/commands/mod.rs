@@ -28,6 +28,7 @@ mod memory;
 mod message;
 mod notify;
 mod panel;
+mod passed;
 mod placement;
 mod policy;
 mod prompt;
@@ -198,6 +199,17 @@ impl CliCommand {
             Self::Run(args) => args.format() != run::format::RunOutputFormat::Text,
             _ => typed.has("json"),
         })
+    }
+
+    /// Carries the command out, here or on the host that was chosen. `args` is how it was typed.
+    ///
+    /// # Errors
+    /// The command's.
+    pub(crate) fn run_typed(self, args: &[OsString], context: &CliContext) -> Result<CliOutcome> {
+        match &context.host {
+            Some(host) if self.host_use() == host_use::HostUse::Passed => passed::run(args, host, context),
+            _ => self.run(context),
+        }
     }
 
     /// Carries the command out.

@@ -1,6 +1,7 @@
 //! `panel`: serves a page with all workers to browsers of this machine.
 
 mod bridge;
+mod far;
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::{Command, ExitCode, Stdio};
@@ -13,7 +14,7 @@ use subagent_panel::{PanelAccess, PanelOptions};
 use subagent_protocol::Code;
 use tokio::sync::mpsc;
 
-use crate::client::block_on;
+use crate::client::{block_on, end_dialing};
 use crate::command_line::flags::{CwdFlag, any_value};
 use crate::command_line::numbers::age;
 use crate::commands::panel::bridge::CommandBridge;
@@ -34,6 +35,7 @@ use crate::output::{CliOutcome, complain, print};
     after_help = "\
 Examples:
   subagent panel --open
+  subagent panel --all-hosts
   subagent panel --port 7777 --idle-exit 30m
   subagent panel --port 7777 --forwarded
   subagent panel --read-only"
@@ -54,6 +56,9 @@ pub(crate) struct PanelArgs {
     /// End after no page was open for this time, as 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) idle_exit: Option<u64>,
+    /// Also the workers of all hosts of the config file
+    #[arg(long)]
+    pub(crate) all_hosts: bool,
     /// Print a code for another browser: once, for 10 minutes
     #[arg(long)]
     pub(crate) pair: bool,
@@ -70,14 +75,14 @@ pub(super) fn run(args: &PanelArgs, context: &CliContext) -> Result<CliOutcome> 
         return Err(Failure::new(Code::ForbiddenFromWorker, message)
             .recommend("ask the person or program that manages this worker"));
     }
-    let bridge = CommandBridge::new(context, args.cwd.cwd.as_deref())?;
+    let bridge = CommandBridge::new(context, args.cwd.cwd.as_deref(), args.all_hosts)?;
     let options = PanelOptions {
         port: args.port,
         read_only: args.read_only,
         is_forwarded: args.forwarded,
         idle_exit: args.idle_exit.map(Duration::from_secs),
     };
-    block_on(async move {
+    let served = block_on(async move {
         let mut signals = Interruptions::new()?;
         bridge.start_own_daemon().await?;
         let panel = subagent_panel::PanelServer::bind(&options, Arc::new(bridge)).await.map_err(|error| {
@@ -97,11 +102,16 @@ pub(super) fn run(args: &PanelArgs, context: &CliContext) -> Result<CliOutcome> 
                     complain("The panel has ended: no page was open.");
                     return Ok(CliOutcome::Printed(ExitCode::SUCCESS));
                 }
-                signal = signals.next() => end_by(signal),
+                signal = signals.next() => {
+                    end_dialing();
+                    end_by(signal)
+                }
                 Some(()) = entered.recv() => say(&keys.link().map_err(|error| no_secret(&error))?)?,
             }
         }
-    })
+    });
+    end_dialing();
+    served
 }
 
 /// Prints how a browser gets in.

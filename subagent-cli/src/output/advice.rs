@@ -27,11 +27,56 @@ pub(crate) fn name_host(name: &str) {
 #[must_use]
 pub(crate) fn at_typed_host(command: &str) -> Cow<'_, str> {
     match (TYPED_HOST.get(), command.strip_prefix("subagent ")) {
-        (Some(host), Some(rest)) if !rest.starts_with("--host ") => {
+        (Some(host), Some(rest))
+            if !rest.starts_with("--host ")
+                && !is_about_machine(rest.split_whitespace().next().unwrap_or_default()) =>
+        {
             format!("subagent --host {host} {rest}").into()
         }
         _ => command.into(),
     }
+}
+
+/// Returns a sentence with its commands for the host that was typed with this one.
+#[must_use]
+pub(crate) fn sentence_at_typed_host(sentence: &str) -> Cow<'_, str> {
+    match TYPED_HOST.get() {
+        Some(host) => with_host(sentence, host).into(),
+        None => sentence.into(),
+    }
+}
+
+/// Adds the host to the commands between backticks.
+fn with_host(sentence: &str, host: &str) -> String {
+    let mut parts = sentence.split("`subagent ");
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let command = part.split_whitespace().next().unwrap_or_default();
+        let is_other = is_about_machine(command) || command.starts_with("--host");
+        said.push_str("`subagent ");
+        if !is_other {
+            said.push_str(&format!("--host {host} "));
+        }
+        said.push_str(part);
+    }
+    said
+}
+
+/// Whether a command is about a machine, and not about the workers of a daemon.
+fn is_about_machine(command: &str) -> bool {
+    const OF_MACHINE: [&str; 10] = [
+        "config",
+        "launcher",
+        "placement",
+        "role",
+        "prompt",
+        "agent",
+        "completions",
+        "init",
+        "daemon",
+        "doctor",
+    ];
+    OF_MACHINE.contains(&command.trim_end_matches('`'))
 }
 
 /// Returns a sentence that says what to do about the error.
@@ -170,6 +215,15 @@ mod tests {
     use subagent_protocol::Code;
 
     use super::*;
+
+    #[test]
+    fn advice_about_workers_names_the_host_and_advice_about_machines_does_not() {
+        let said = "see `subagent worker list`, `subagent` and `subagent launcher list`, or `subagent ls`";
+        let expected = "see `subagent --host lap worker list`, `subagent` and `subagent launcher list`, \
+                        or `subagent --host lap ls`";
+        assert_eq!(with_host(said, "lap"), expected);
+        assert_eq!(with_host("`subagent --host big ls`", "lap"), "`subagent --host big ls`");
+    }
 
     #[test]
     fn what_the_error_says_wins_over_what_its_code_means() {

@@ -125,11 +125,13 @@ mod ssh {
 
 mod hosts {
     //! Daemons of other hosts, reached by a real ssh client and server.
+    mod all_hosts;
     mod bad;
     mod board;
     mod commands;
-    mod far_client;
+    pub(crate) mod far_client;
     mod list;
+    mod passed;
 }
 
 mod hooks {

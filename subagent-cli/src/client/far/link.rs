@@ -7,6 +7,7 @@ use std::time::Duration;
 use subagent_config::Workspace;
 use subagent_config::workspace::StateThere;
 use subagent_protocol::Code;
+use subagent_protocol::api::{DaemonInfo, StateFolder};
 use subagent_protocol::hosts::{DaemonHost, DialFailure, DialPolicy, DialRequest};
 use subagent_protocol::time::Timestamp;
 use tokio::net::UnixStream;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::answered;
 use super::dial::{DialedHost, dial};
+use super::process::SshProcess;
 use crate::client::StartPolicy;
 use crate::client::connect::{DaemonConnection, over, understood};
 use crate::client::losses::RetryBudget;
@@ -22,6 +24,8 @@ use crate::failure::{Failure, Result};
 
 /// Time for a connection, the start of a daemon there included.
 const DIAL_LIMIT: Duration = Duration::from_secs(40);
+/// Time for a connection of a board.
+const BOARD_LIMIT: Duration = Duration::from_secs(10);
 /// How long a lost connection is dialed again.
 const REDIAL_LIMIT: Duration = Duration::from_secs(60);
 /// Pause before the second attempt; it doubles.
@@ -35,6 +39,8 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(crate) struct HostLink {
     host: DaemonHost,
     limit: Duration,
+    /// How long a lost connection is dialed again.
+    redial: Duration,
     /// Whether the search for the workspace starts its daemon.
     policy: DialPolicy,
     /// The file with the time of its last answer.
@@ -48,7 +54,14 @@ impl HostLink {
     #[must_use]
     pub(crate) fn new(host: DaemonHost, home: Option<&Path>) -> Self {
         let answered = answered::path(home, &host.name);
-        Self { host, limit: DIAL_LIMIT, policy: DialPolicy::IfUsed, answered, found: Mutex::new(None) }
+        Self {
+            host,
+            limit: DIAL_LIMIT,
+            redial: REDIAL_LIMIT,
+            policy: DialPolicy::IfUsed,
+            answered,
+            found: Mutex::new(None),
+        }
     }
 
     /// Sets the maximum time for a connection.
@@ -61,6 +74,34 @@ impl HostLink {
     #[must_use]
     pub(crate) fn only_running(self) -> Self {
         Self { policy: DialPolicy::Running, ..self }
+    }
+
+    /// Returns another link with the host for a board, which shows at once that it does not answer
+    /// and dials again itself.
+    #[must_use]
+    pub(crate) fn for_board(&self) -> Self {
+        Self {
+            host: self.host.clone(),
+            limit: BOARD_LIMIT,
+            redial: Duration::ZERO,
+            policy: self.policy,
+            answered: self.answered.clone(),
+            found: Mutex::new(None),
+        }
+    }
+
+    /// What the config file has of it.
+    #[must_use]
+    pub(crate) fn host(&self) -> &DaemonHost {
+        &self.host
+    }
+
+    /// Returns the command of a shell here that runs this command of a shell there.
+    #[must_use]
+    pub(crate) fn command_there(&self, command: &str) -> String {
+        let args = self.host.remote.args.iter().map(String::as_str);
+        let words = ["ssh"].into_iter().chain(args).chain(["-t", "--", &self.host.remote.host, command]);
+        shell_words::join(words)
     }
 
     /// The name in the config file.
@@ -100,8 +141,28 @@ impl HostLink {
         Ok(workspace)
     }
 
+    /// Connects with the daemon of the workspace there, for another client that speaks HTTP. The last
+    /// value carries the bytes, and ends the connection when it is dropped.
+    ///
+    /// # Errors
+    /// `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`, and those of the daemon there.
+    pub(crate) async fn bytes_of(
+        self: &Arc<Self>,
+        root: &Path,
+    ) -> Result<(UnixStream, Option<StateFolder>, impl Send + use<>)> {
+        let cwd = Some(root.to_string_lossy().into_owned());
+        let FarBytes { stream, folder, ssh, .. } =
+            self.bytes(DialRequest { cwd, policy: self.policy, after: None }).await?;
+        Ok((stream, folder, ssh))
+    }
+
     /// Connects with the daemon of this workspace there.
     async fn connect(self: &Arc<Self>, request: DialRequest) -> Result<DaemonConnection> {
+        let FarBytes { stream, info, folder, ssh } = self.bytes(request).await?;
+        Ok(DaemonConnection { folder, ssh: Some(ssh), ..over(stream, info).await? })
+    }
+
+    async fn bytes(self: &Arc<Self>, request: DialRequest) -> Result<FarBytes> {
         let link = Arc::clone(self);
         let limit = self.limit;
         let dialing = on_thread(Instant::now() + limit + SLACK, move || Ok(link.dialed(&request, limit)));
@@ -120,8 +181,7 @@ impl HostLink {
             self.of_there(failure).recommend(advice)
         })?;
         let stream = UnixStream::from_std(stream).map_err(failed)?;
-        let connection = over(stream, info).await?;
-        Ok(DaemonConnection { folder: reply.state_folder, ssh: Some(ssh), ..connection })
+        Ok(FarBytes { stream, info, folder: reply.state_folder, ssh })
     }
 
     /// Uses the conversation that found the workspace, or another one.
@@ -168,6 +228,14 @@ impl HostLink {
     }
 }
 
+/// A connection with a daemon there, before the first request.
+struct FarBytes {
+    stream: UnixStream,
+    info: DaemonInfo,
+    folder: Option<StateFolder>,
+    ssh: SshProcess,
+}
+
 /// How to find a daemon on another host.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct FarLocator {
@@ -194,7 +262,7 @@ impl FarLocator {
         };
         let cwd = Some(self.root.to_string_lossy().into_owned());
         let request = DialRequest { cwd, policy, after: self.after };
-        let end = Instant::now() + REDIAL_LIMIT;
+        let end = Instant::now() + self.link.redial;
         let mut pause = FIRST_PAUSE;
         loop {
             match self.link.connect(request.clone()).await {

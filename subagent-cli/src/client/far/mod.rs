@@ -9,3 +9,4 @@ mod process;
 pub(in crate::client) use link::FarLocator;
 pub(crate) use link::HostLink;
 pub(in crate::client) use process::SshProcess;
+pub(crate) use process::end_dialing;

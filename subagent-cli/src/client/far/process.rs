@@ -2,6 +2,7 @@
 //! of a daemon here. Dropping it ends the process: by a signal before the other side has greeted, later
 //! by the end of its input, because other sessions may share its connection.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -12,12 +13,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use subagent_protocol::hosts::DaemonHost;
 use subagent_protocol::placement::client::MAX_SAID_BYTES;
 use subagent_protocol::placement::ssh;
 
 /// Time for the rest of standard error after the end of the stream.
 const REST: Duration = Duration::from_millis(500);
+
+/// The clients that have not been answered: they do not end with their input.
+static UNANSWERED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Ends all clients that have not been answered, before a process ends that does not wait for them.
+pub(crate) fn end_dialing() {
+    for pid in UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        // It is a child that was not reaped, so the pid is its own.
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+    }
+}
+
+fn note(child: &Child, is_unanswered: bool) {
+    let Ok(pid) = i32::try_from(child.id()) else { return };
+    let mut unanswered = UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+    match is_unanswered {
+        true => unanswered.insert(pid),
+        false => unanswered.remove(&pid),
+    };
+}
 
 /// A running ssh client.
 #[derive(Debug)]
@@ -43,6 +66,7 @@ impl SshProcess {
             // Ctrl-C is for the command, which may have to say something to the daemon.
             .process_group(0)
             .spawn()?;
+        note(&child, true);
         let said = Arc::new(Mutex::new(Vec::new()));
         let (ended, said_all) = channel();
         if let Some(stderr) = child.stderr.take() {
@@ -62,6 +86,7 @@ impl SshProcess {
         let is_ending = self.said_all.recv_timeout(REST).is_ok();
         let child = if is_ending || !self.has_greeted { self.child.take() } else { None };
         let code = child.and_then(|mut child| {
+            note(&child, false);
             if !is_ending {
                 // A process that is ending keeps its exit code.
                 let _ = child.kill();
@@ -74,6 +99,7 @@ impl SshProcess {
     /// Notes that `dial-daemon` has answered.
     pub(super) fn greeted(&mut self) {
         self.has_greeted = true;
+        self.child.iter().for_each(|child| note(child, false));
     }
 
     /// Returns the end of standard error so far.
@@ -96,6 +122,7 @@ fn keep_end(mut stderr: ChildStderr, said: &Mutex<Vec<u8>>) {
 impl Drop for SshProcess {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
+        note(&child, false);
         if self.has_greeted {
             // The stream is closed, so it ends by itself, or with the other sessions of its connection.
             // It is reaped then; without a thread, at the end of this process.

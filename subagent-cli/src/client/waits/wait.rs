@@ -148,7 +148,9 @@ impl WorkerWait {
             collect_turn: self.collect_turn.clone(),
             only_turn: self.only_turn.clone(),
         };
-        ApiRequest::post(format!("/v1/workers/{}/wait", segment(&self.worker_id)), &request)
+        let wait = (left > 0.0).then(|| duration(left));
+        let path = format!("/v1/workers/{}/wait", segment(&self.worker_id));
+        Ok(ApiRequest::post(path, &request)?.waiting(wait))
     }
 
     /// Sets the caller's timeout in the error, not the remaining time of a repetition.

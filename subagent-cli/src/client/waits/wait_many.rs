@@ -33,7 +33,8 @@ pub(crate) async fn wait(client: &mut DaemonClient, mut request: WaitMany) -> Re
             let elapsed = now.duration_since(*begun.get_or_init(|| now)).as_secs_f64();
             let left = if timeout > 0.0 { (timeout - elapsed).max(SHORTEST) } else { 0.0 };
             let request = WaitMany { timeout_seconds: left, ..request.clone() };
-            Ok(ApiRequest::post("/v1/wait", &request)?.within(limit))
+            let wait = (left > 0.0).then(|| duration(left));
+            Ok(ApiRequest::post("/v1/wait", &request)?.within(limit).waiting(wait))
         })
         .await;
     waited.map_err(|failure| match failure.is(Code::WaitTimeout) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use subagent_protocol::lenient;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, items_mut};
+use crate::client::{ApiRequest, DaemonClient, HostLink, RequestPath, block_on, items_mut};
 use crate::command_line::flags::{JsonFlag, path};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present_path};
@@ -43,16 +43,16 @@ pub(super) fn run(args: &ControllerRecoverArgs, context: &CliContext) -> Result<
         json!({"items": [], "count": 0, "workspaceFilter": filter})
     };
     for item in items_mut(&mut data) {
-        let suggested = suggested(item, &workspace.root);
+        let suggested = suggested(item, &workspace.root, context.host.as_deref());
         json::extend(item, [("suggestedAction", suggested)]);
     }
     let shown = text::rows(&data, &["controllerId", "state", "workspaceKey"], "(no controllers)");
     Ok(CliOutcome::report("controller.recovered", data, shown))
 }
 
-/// The command that takes over from an owner that is dead, or may be. Its `--cwd` is the workspace of this command and
+/// The command that takes over from an owner that is dead, or may be. On another host it runs there. Its `--cwd` is the workspace of this command and
 /// not the controller's, which may be gone or have another state dir: from here the controller was found.
-fn suggested(item: &Value, root: &Path) -> Value {
+fn suggested(item: &Value, root: &Path, host: Option<&HostLink>) -> Value {
     /// A controller, as far as the command depends on it.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -65,7 +65,8 @@ fn suggested(item: &Value, root: &Path) -> Value {
         (Some("orphaned" | "conflicted"), Some(id)) => {
             let root = root.to_string_lossy();
             let root = shell_words::quote(&root);
-            format!("subagent controller attach --takeover --cwd {root} --controller-id {id}").into()
+            let command = format!("subagent controller attach --takeover --cwd {root} --controller-id {id}");
+            host.map_or_else(|| command.clone(), |host| host.command_there(&command)).into()
         }
         _ => Value::Null,
     }
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn a_takeover_is_suggested_where_the_owner_may_be_dead() {
         let suggested = |state: &str| {
-            suggested(&json!({"state": state, "controllerId": "ctl_1"}), Path::new("/my work/it's"))
+            suggested(&json!({"state": state, "controllerId": "ctl_1"}), Path::new("/my work/it's"), None)
         };
         for state in ["orphaned", "conflicted"] {
             let command = suggested(state);

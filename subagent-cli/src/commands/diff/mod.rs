@@ -26,7 +26,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::human::CountedChanges;
 use crate::output::terminal::OutputTerminal;
-use crate::output::{self, CliOutcome, OutputFormat, complain, human};
+use crate::output::{self, CliOutcome, OutputFormat, human};
 use rendered::DiffFormat;
 
 /// Show what has changed in a worker's folder since its first turn
@@ -69,6 +69,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest that `show` and `run` wait for a count.
 const PATIENCE_OF_COUNT: Duration = Duration::from_secs(2);
 
+/// What is said of a diff that is not complete.
+const CUT: &str = "note: files or patches are left out: the daemon there sends at most 4 MiB";
+
 /// Tool calls that are looked at: the newest updates of them.
 const MAX_EVENTS: &str = "1000";
 const TYPES: &str = "progress.update:tool_call,progress.update:tool_call_update";
@@ -79,6 +82,8 @@ pub(super) struct DetectedChanges {
     pub(super) source: DiffSource,
     /// Why it comes from events.
     pub(super) reason: Option<String>,
+    /// Whether the daemon of another host has left files or patches out.
+    pub(super) truncated: bool,
 }
 
 pub(super) fn run(mut args: DiffArgs, context: &CliContext) -> Result<CliOutcome> {
@@ -124,7 +129,9 @@ pub(super) fn text_of(
 ) -> Result<String> {
     let (_, found) = look(Some(worker.to_owned()), true, workspace, context)?;
     let reason = found.reason.filter(|_| !found.changes.is_empty());
-    let above = reason.map(|reason| human::prose(&note(&reason), terminal) + "\n").unwrap_or_default();
+    let notes = reason.map(|reason| note(&reason)).into_iter();
+    let notes = notes.chain(found.truncated.then(|| CUT.to_owned()));
+    let above: String = notes.map(|note| human::prose(&note, terminal) + "\n").collect();
     Ok(above + &rendered::text(&found.changes, DiffFormat::Patch, Some(terminal)))
 }
 
@@ -178,10 +185,10 @@ async fn found(
         None => compared(worker, context, patches, patience).map(|changes| (changes, DiffSource::Git)),
     };
     Ok(match compared {
-        Ok((changes, source)) => DetectedChanges { changes, source, reason: None },
+        Ok((changes, source)) => DetectedChanges { changes, source, reason: None, truncated: false },
         Err(reason) => {
             let changes = reported_by(client, &worker.shown.worker).await?;
-            DetectedChanges { changes, source: DiffSource::Events, reason: Some(reason) }
+            DetectedChanges { changes, source: DiffSource::Events, reason: Some(reason), truncated: false }
         }
     })
 }
@@ -190,10 +197,12 @@ async fn found(
 async fn found_there(client: &mut DaemonClient, worker: &WorkerOverview) -> Result<DetectedChanges> {
     let path = format!("/v1/workers/{}/diff", segment(worker.shown.worker.worker_id.as_str()));
     let diff: WorkerDiff = client.ask_for(&ApiRequest::get(path).within(Some(PATIENCE))).await?;
-    if diff.truncated {
-        complain("Note: files or patches are left out: the daemon there sends at most 4 MiB.");
-    }
-    Ok(DetectedChanges { changes: diff.files, source: diff.source, reason: diff.reason })
+    Ok(DetectedChanges {
+        changes: diff.files,
+        source: diff.source,
+        reason: diff.reason,
+        truncated: diff.truncated,
+    })
 }
 
 /// What differs between a copy of the workspace and the workspace.
@@ -259,6 +268,7 @@ fn data(worker: &WorkerOverview, found: &DetectedChanges) -> Value {
         "files": found.changes,
         "added": added,
         "deleted": deleted,
+        "truncated": found.truncated,
     })
 }
 
@@ -266,6 +276,9 @@ fn print(found: &DetectedChanges, form: DiffFormat, name: &str) -> Result<CliOut
     let terminal = OutputTerminal::of_stdout();
     if let Some(reason) = &found.reason {
         output::complain(&note(reason));
+    }
+    if found.truncated {
+        output::complain(CUT);
     }
     if found.changes.is_empty() {
         if OutputTerminal::of_stderr().is_some() {

@@ -58,11 +58,7 @@ impl AskedHost {
 /// # Errors
 /// `CONFIG_PARSE_ERROR`; `FORBIDDEN_FROM_WORKER`; `INVALID_ARGUMENT` with `--host`.
 pub(super) fn ask(args: &LsArgs, context: &CliContext) -> Result<AllHosts> {
-    if context.typed.host().is_some() {
-        return Err(Failure::argument("--all-hosts asks all hosts; leave out --host").wrong_usage());
-    }
-    CliContext::check_hosts_are_allowed()?;
-    let here = CliContext { host: None, ..context.clone() };
+    let here = context.for_all_hosts()?;
     let hosts = discovery::daemon_hosts(&context.env)?;
     let mut all = AllHosts { items: Vec::new(), hosts: Vec::new() };
     thread::scope(|scope| {

@@ -57,16 +57,7 @@ impl CallerCommands {
     ) -> Result<Value> {
         let workspace = self.context.workspace(self.cwd.as_deref())?;
         let worker_id = named_worker(&worker, &workspace)?;
-        let turn = SendTurn {
-            agent: None,
-            text,
-            blocks: Vec::new(),
-            attachments: Vec::new(),
-            simulate: None,
-            if_busy,
-            env: None,
-            mcp_servers: McpServers::default(),
-        };
+        let turn = turn_of(text, if_busy);
         let path = format!("/v1/workers/{}/turns", segment(worker_id));
         let ask = match key {
             Some(key) => ApiRequest::post(path, &turn)?.keyed(key),
@@ -105,5 +96,19 @@ impl CallerCommands {
         let _ = named_worker(worker, &workspace)?;
         let request = options.request(&config.config.worktrees, &self.context);
         land::land(&mut DaemonClient::new(&self.context, &workspace), worker, &request).await
+    }
+}
+
+/// The message as a turn, with nothing else.
+pub(crate) fn turn_of(text: String, if_busy: Option<IfBusy>) -> SendTurn {
+    SendTurn {
+        agent: None,
+        text,
+        blocks: Vec::new(),
+        attachments: Vec::new(),
+        simulate: None,
+        if_busy,
+        env: None,
+        mcp_servers: McpServers::default(),
     }
 }

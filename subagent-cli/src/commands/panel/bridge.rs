@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use subagent_config::state_identity::folder_at;
@@ -10,6 +11,7 @@ use subagent_panel::{BridgeFuture, BridgeResult, DaemonAddress, PanelMessage, Pa
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerHandle, IfBusy};
 
+use super::far::FarPlace;
 use crate::client::{ApiRequest, DaemonClient, daemons, read_info};
 use crate::command_line::flags::JsonFlag;
 use crate::commands::agent::{self, DefinitionPlace};
@@ -27,17 +29,20 @@ pub(crate) struct CommandBridge {
     context: CliContext,
     /// The workspace of the panel; none outside of one.
     own: Option<Workspace>,
+    /// Daemons of other hosts.
+    far: Vec<Arc<FarPlace>>,
 }
 
 impl CommandBridge {
     /// Of this folder. Outside of a workspace the panel shows those of others.
-    pub(crate) fn new(context: &CliContext, typed_cwd: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(context: &CliContext, typed_cwd: Option<&Path>, all_hosts: bool) -> Result<Self> {
+        let far = if all_hosts { FarPlace::all(&context.for_all_hosts()?)? } else { Vec::new() };
         let own = match context.workspace(typed_cwd) {
             Err(failure) if failure.is(Code::WorkspaceRootNotFound) && typed_cwd.is_none() => None,
             found => Some(found?),
         };
         // Nothing of what a page asks for is written for people.
-        Ok(Self { context: CliContext { format: OutputFormat::Json, ..context.clone() }, own })
+        Ok(Self { context: CliContext { format: OutputFormat::Json, ..context.clone() }, own, far })
     }
 
     /// Starts the daemon of the panel's workspace, if anything was ever started there.
@@ -62,12 +67,24 @@ impl CommandBridge {
             .into_iter()
             .map(|daemon| place(&daemon.info.state_dir, false, self.context.env.home.as_deref()))
             .filter(|other| own.as_ref().is_none_or(|own| own.state_dir != other.state_dir));
-        own.iter().cloned().chain(others).collect()
+        let far = self.far.iter().map(|far| far.shown());
+        own.iter().cloned().chain(others).chain(far).collect()
+    }
+
+    /// The daemon of another host.
+    fn far(&self, place: &PanelWorkspace) -> Option<&Arc<FarPlace>> {
+        place.host.as_ref()?;
+        self.far.iter().find(|far| far.shown().id == place.id)
+    }
+
+    /// Refuses a place on another host.
+    fn only_here(&self, place: &PanelWorkspace) -> BridgeResult {
+        self.far(place).map_or(Ok(Value::Null), |far| Err(far.unsupported()))
     }
 
     async fn reach(&self, place: &PanelWorkspace, start: bool) -> Result<DaemonAddress> {
         let socket = self.socket(place, start).await?;
-        Ok(DaemonAddress { socket, state_folder: folder_at(&place.state_dir).ok() })
+        Ok(DaemonAddress::Socket { socket, state_folder: folder_at(&place.state_dir).ok() })
     }
 
     async fn socket(&self, place: &PanelWorkspace, start: bool) -> Result<PathBuf> {
@@ -134,6 +151,9 @@ impl CommandBridge {
                 IfBusy::parse(&word).ok_or_else(|| Failure::input(format!("ifBusy cannot be {word}")))
             })
             .transpose()?;
+        if let Some(far) = self.far(place) {
+            return far.send(PanelMessage { worker, text, if_busy: None, key }, if_busy).await;
+        }
         let commands = self.commands(place)?;
         Box::pin(commands.send(worker, text, if_busy, key)).await
     }
@@ -153,7 +173,13 @@ fn place(state_dir: &Path, is_own: bool, home: Option<&Path>) -> PanelWorkspace 
         Some(below) => format!("~/{}", below.display()),
         None => root.display().to_string(),
     };
-    PanelWorkspace { id: format!("{:016x}", hasher.finish()), title, state_dir: state_dir.to_owned(), is_own }
+    PanelWorkspace {
+        id: format!("{:016x}", hasher.finish()),
+        title,
+        state_dir: state_dir.to_owned(),
+        is_own,
+        host: None,
+    }
 }
 
 /// The error as an envelope has it.
@@ -171,7 +197,12 @@ impl subagent_panel::Bridge for CommandBridge {
         place: &'a PanelWorkspace,
         start: bool,
     ) -> BridgeFuture<'a, Result<DaemonAddress, Value>> {
-        Box::pin(async move { self.reach(place, start).await.map_err(failure_document) })
+        Box::pin(async move {
+            match self.far(place) {
+                Some(far) => far.address().await,
+                None => self.reach(place, start).await.map_err(failure_document),
+            }
+        })
     }
 
     fn handle(&self) -> Option<ControllerHandle> {
@@ -179,7 +210,10 @@ impl subagent_panel::Bridge for CommandBridge {
     }
 
     fn choices<'a>(&'a self, place: &'a PanelWorkspace) -> BridgeFuture<'a, BridgeResult> {
-        Box::pin(async move { self.offered(place).map_err(failure_document) })
+        Box::pin(async move {
+            self.only_here(place)?;
+            self.offered(place).map_err(failure_document)
+        })
     }
 
     fn start<'a>(
@@ -187,7 +221,10 @@ impl subagent_panel::Bridge for CommandBridge {
         place: &'a PanelWorkspace,
         worker: Map<String, Value>,
     ) -> BridgeFuture<'a, BridgeResult> {
-        Box::pin(async move { self.start_and_send(place, worker).await.map_err(failure_document) })
+        Box::pin(async move {
+            self.only_here(place)?;
+            self.start_and_send(place, worker).await.map_err(failure_document)
+        })
     }
 
     fn send<'a>(
@@ -205,6 +242,7 @@ impl subagent_panel::Bridge for CommandBridge {
         key: Option<String>,
     ) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
+            self.only_here(place)?;
             let commands = self.commands(place).map_err(failure_document)?;
             Box::pin(commands.hand_off(worker, key)).await.map_err(failure_document)
         })
@@ -212,6 +250,7 @@ impl subagent_panel::Bridge for CommandBridge {
 
     fn land<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
+            self.only_here(place)?;
             let commands = self.commands(place).map_err(failure_document)?;
             Box::pin(commands.land(&worker, LandOptions::default())).await.map_err(failure_document)
         })

@@ -4,10 +4,8 @@ mod news;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-
-use subagent_model::{OverviewRow, Workers};
-use subagent_protocol::ids::{RequestId, WorkerId};
+use subagent_model::OverviewRow;
+use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 
@@ -15,6 +13,7 @@ use super::asked::{Pressed, QuestionView};
 use super::changed::ChangeCounts;
 use super::editor::Editor;
 use super::effect::{BoardCommand, BoardEffect};
+use super::hosts::{BoardHost, BoardHosts, BoardWorker, HostIndex, cleaned_name};
 use super::keys::KeyPress;
 use super::list::{List, ListEntry, SelectedRow};
 use super::prompt::{BoardPrompt, PromptAction};
@@ -28,42 +27,25 @@ const MAX_UNKNOWN: usize = 10_000;
 /// What is said instead of a rule that is too long for the window.
 pub(super) const HIDDEN_RULE: &str = "the rule does not fit: enlarge the window";
 
-/// How the daemon is reached.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum BoardConnection {
-    /// Nothing was ever started here: there is no daemon to ask.
-    Unused,
-    /// The first snapshot is on its way.
-    Connecting,
-    Connected,
-    /// The connection was lost; another one is being made.
-    Lost,
-    /// The daemon cannot be asked, for this reason.
-    Unreachable(String),
-}
-
 #[derive(Debug)]
 pub(super) struct Board {
-    /// The name of the workspace.
+    /// The name of what is shown: of the workspace, if it is one.
     pub(super) place: String,
-    pub(super) link: BoardConnection,
-    pub(super) workers: Option<Workers>,
+    pub(super) hosts: BoardHosts,
     pub(super) list: List,
     pub(super) view: BoardView,
     pub(super) asked: QuestionView,
+    /// The daemon that has the question which is shown.
+    asked_host: HostIndex,
     pub(super) prompt: Option<BoardPrompt>,
+    /// The daemon for which something is typed.
+    prompt_host: HostIndex,
     /// What was said last, until the next key.
     pub(super) notice: Option<(Style, String)>,
-    /// Which schedules and triggers no longer fire.
-    pub(super) paused: Option<String>,
     /// The changes of workers, of those of which they were counted.
     pub(super) counts: ChangeCounts,
-    /// The worker whose lines are being counted, and whether they are the same as when that began.
-    counting: Option<(WorkerId, bool)>,
-    /// Workers that are not in the snapshot, for which another one was taken.
-    unknown: HashSet<WorkerId>,
     /// A worker that is chosen as soon as it is there.
-    awaited: Option<WorkerId>,
+    awaited: Option<BoardWorker>,
     /// Columns and rows of the list, story or text, as they were drawn last.
     pub(super) body: (usize, usize),
     pub(super) colour: bool,
@@ -71,20 +53,18 @@ pub(super) struct Board {
 
 impl Board {
     /// A board without workers.
-    pub(super) fn new(place: String, link: BoardConnection, colour: bool) -> Self {
+    pub(super) fn new(place: String, hosts: BoardHosts, colour: bool) -> Self {
         Self {
             place,
-            link,
-            workers: None,
+            hosts,
             list: List::default(),
             view: BoardView::List,
             asked: QuestionView::default(),
+            asked_host: HostIndex::default(),
             prompt: None,
+            prompt_host: HostIndex::default(),
             notice: None,
-            paused: None,
             counts: ChangeCounts::new(),
-            counting: None,
-            unknown: HashSet::new(),
             awaited: None,
             body: (80, 20),
             colour,
@@ -93,27 +73,41 @@ impl Board {
 
     /// The entries of the list.
     pub(super) fn entries(&self) -> Vec<ListEntry> {
-        self.workers.as_ref().map(|workers| self.list.entries(workers)).unwrap_or_default()
+        self.list.entries(&self.hosts)
     }
 
-    /// The row of a worker.
-    pub(super) fn row(&self, worker: &WorkerId) -> Option<&OverviewRow> {
-        self.workers.as_ref()?.rows().iter().find(|row| row.worker_id() == worker)
+    /// The worker that keys are about, if it is shown.
+    pub(super) fn current(&self) -> Option<(BoardWorker, &OverviewRow)> {
+        let worker = match &self.view {
+            BoardView::Story(story) => story.worker.clone(),
+            BoardView::Text(page) => page.worker.clone(),
+            BoardView::Help(_, Some(story)) => story.worker.clone(),
+            BoardView::List | BoardView::Help(_, None) => self.list.chosen()?.worker()?,
+        };
+        let row = self.hosts.row(&worker)?;
+        Some((worker, row))
     }
 
-    /// The worker that keys are about.
-    pub(super) fn current(&self) -> Option<&OverviewRow> {
-        match &self.view {
-            BoardView::Story(story) => self.row(&story.worker),
-            BoardView::Text(page) => self.row(&page.worker),
-            BoardView::Help(_, Some(story)) => self.row(&story.worker),
-            BoardView::List | BoardView::Help(_, None) => self.row(&self.list.chosen()?.worker),
-        }
+    /// The host without an answer that is chosen, or whose worker is read.
+    pub(super) fn silent(&self) -> Option<&BoardHost> {
+        let host = match &self.view {
+            BoardView::Story(story) | BoardView::Help(_, Some(story)) => story.worker.host,
+            BoardView::Text(page) => page.worker.host,
+            BoardView::List | BoardView::Help(_, None) => {
+                self.list.chosen().filter(|chosen| chosen.id.is_none())?.host
+            }
+        };
+        self.hosts.silent().find(|(at, _)| *at == host).map(|(_, host)| host)
     }
 
-    /// The question that is shown.
-    fn question(&self) -> Option<QuestionRef> {
-        let row = self.current()?;
+    /// The name of a worker in this board.
+    pub(super) fn called(&self, worker: &BoardWorker) -> Option<String> {
+        Some(self.hosts.called(worker.host, self.hosts.row(worker)?))
+    }
+
+    /// The question that is shown, and the daemon that has it.
+    fn question(&self) -> Option<(HostIndex, QuestionRef)> {
+        let (worker, row) = self.current()?;
         let need = match (&self.view, self.list.chosen()) {
             (BoardView::List, Some(SelectedRow { request: Some(request), .. })) => {
                 row.needs.iter().find(|need| need.request_id == *request)
@@ -121,11 +115,12 @@ impl Board {
             (BoardView::Story(_), _) => row.needs.first(),
             _ => None,
         }?;
-        Some(QuestionRef {
+        let question = QuestionRef {
             worker_id: row.worker_id().to_string(),
             request_id: need.request_id.to_string(),
             kind: need.kind,
-        })
+        };
+        Some((worker.host, question))
     }
 
     pub(super) fn on_key(&mut self, key: &KeyPress, now: Timestamp) -> Vec<BoardEffect> {
@@ -134,7 +129,10 @@ impl Board {
         let mut effects = match key {
             KeyPress::Ctrl('c') => vec![BoardEffect::Quit],
             KeyPress::Ctrl('z') => vec![BoardEffect::Suspend],
-            KeyPress::Ctrl('l') => vec![BoardEffect::Redraw, BoardEffect::Refresh],
+            KeyPress::Ctrl('l') => {
+                let all = self.hosts.all().map(|(host, _)| BoardEffect::Refresh(host));
+                std::iter::once(BoardEffect::Redraw).chain(all).collect()
+            }
             key => match self.prompt.take() {
                 Some(prompt) => self.on_prompt(prompt, key),
                 None => self.on_plain(key, now),
@@ -157,10 +155,10 @@ impl Board {
                 self.prompt = (*key != KeyPress::Escape).then_some(prompt);
                 self.list.filter = text;
             }
-            PromptAction::Command(command) => return self.command(command),
+            PromptAction::Command(command) => return self.command(self.prompt_host, command),
             PromptAction::Reject(request, note) => {
                 let command = self.asked.reject(&request, &note);
-                return self.command(command);
+                return self.command(self.prompt_host, command);
             }
         }
         Vec::new()
@@ -179,10 +177,10 @@ impl Board {
                 self.say(Style::Attention, HIDDEN_RULE);
                 return Vec::new();
             }
-            Pressed::Answer(command) => return self.command(command),
-            Pressed::FillIn(question) => return vec![BoardEffect::FillIn(question)],
+            Pressed::Answer(command) => return self.command(self.asked_host, command),
+            Pressed::FillIn(question) => return vec![BoardEffect::FillIn(self.asked_host, question)],
             Pressed::Note(request) => {
-                self.prompt = Some(BoardPrompt::Note(request, Editor::default()));
+                self.ask(self.asked_host, BoardPrompt::Note(request, Editor::default()));
                 return Vec::new();
             }
         }
@@ -199,40 +197,41 @@ impl Board {
 
     /// Keys that mean the same in every view.
     fn on_any(&mut self, key: &KeyPress) -> Vec<BoardEffect> {
-        let current =
-            self.current().map(|row| (row.worker_id().clone(), named(row), row.active_turn_id.is_some()));
+        let current = self.current().map(|(worker, row)| {
+            let name = self.hosts.called(worker.host, row);
+            (worker, name, row.active_turn_id.is_some())
+        });
         match (key, current) {
             (KeyPress::Char('q'), _) => return vec![BoardEffect::Quit],
             (KeyPress::Char('?'), _) => {
                 let behind = std::mem::replace(&mut self.view, BoardView::List).behind();
                 self.view = BoardView::Help(0, behind);
             }
-            (KeyPress::Char('w'), _) => {
-                let agent = self.current().map(|row| row.snapshot.launcher.clone()).unwrap_or_default();
-                self.prompt = Some(BoardPrompt::Agent(Editor::with(&agent)));
-            }
+            (KeyPress::Char('w'), current) => self.begin_run(current.map(|(worker, ..)| worker)),
             (KeyPress::Char('/'), _) => {
                 self.view = BoardView::List;
-                self.prompt = Some(BoardPrompt::Filter(Editor::with(&self.list.filter)));
+                let typed = Editor::with(&self.list.filter);
+                self.ask(HostIndex::default(), BoardPrompt::Filter(typed));
             }
             (KeyPress::Char('d'), Some((worker, name, _))) => {
                 self.say(Style::Dim, &format!("comparing the files of {name}"));
                 return vec![BoardEffect::ShowDiff(worker)];
             }
             (KeyPress::Char('s'), Some((worker, name, _))) => {
-                self.prompt = Some(BoardPrompt::Message(worker, name, Editor::default()));
+                self.ask(worker.host, BoardPrompt::Message(worker.id, name, Editor::default()));
             }
             (KeyPress::Char('x'), Some((worker, name, _))) => {
-                self.prompt = Some(BoardPrompt::Stop(worker, name))
+                self.ask(worker.host, BoardPrompt::Stop(worker.id, name));
             }
             (KeyPress::Char('c'), Some((worker, name, true))) => {
-                self.prompt = Some(BoardPrompt::Cancel(worker, name))
+                self.ask(worker.host, BoardPrompt::Cancel(worker.id, name));
             }
             (KeyPress::Char('c'), Some((_, name, false))) => {
                 self.say(Style::Attention, &format!("{name} has no open turn"));
             }
             (KeyPress::Char('d' | 's' | 'x' | 'c'), None) => {
-                self.say(Style::Attention, "no worker is chosen")
+                let silent = self.silent().map(|host| format!("{} does not answer", host.name));
+                self.say(Style::Attention, silent.as_deref().unwrap_or("no worker is chosen"));
             }
             _ => {}
         }
@@ -242,21 +241,20 @@ impl Board {
     fn on_list(&mut self, key: &KeyPress) -> bool {
         let page = isize::try_from(self.body.1 / 2).unwrap_or(1);
         let entries = self.entries();
-        let Some(workers) = &self.workers else { return false };
+        let hosts = &self.hosts;
         match key {
-            KeyPress::Up | KeyPress::Char('k') => self.list.step(-1, &entries, workers),
-            KeyPress::Down | KeyPress::Char('j') => self.list.step(1, &entries, workers),
-            KeyPress::PageUp => self.list.step(-page, &entries, workers),
-            KeyPress::PageDown => self.list.step(page, &entries, workers),
-            KeyPress::Home | KeyPress::Char('g') => self.list.step(isize::MIN, &entries, workers),
-            KeyPress::End | KeyPress::Char('G') => self.list.step(isize::MAX, &entries, workers),
-            KeyPress::Tab => self.list.next_question(&entries, workers),
+            KeyPress::Up | KeyPress::Char('k') => self.list.step(-1, &entries, hosts),
+            KeyPress::Down | KeyPress::Char('j') => self.list.step(1, &entries, hosts),
+            KeyPress::PageUp => self.list.step(-page, &entries, hosts),
+            KeyPress::PageDown => self.list.step(page, &entries, hosts),
+            KeyPress::Home | KeyPress::Char('g') => self.list.step(isize::MIN, &entries, hosts),
+            KeyPress::End | KeyPress::Char('G') => self.list.step(isize::MAX, &entries, hosts),
+            KeyPress::Tab => self.list.next_question(&entries, hosts),
             KeyPress::Char('t') => self.list.is_tree = !self.list.is_tree,
             KeyPress::Escape => self.list.filter.clear(),
             KeyPress::Enter => {
-                if let Some(chosen) = self.list.chosen() {
-                    self.view =
-                        BoardView::Story(Box::new(BoardStory::of(chosen.worker.clone(), self.colour)));
+                if let Some(worker) = self.list.chosen().and_then(SelectedRow::worker) {
+                    self.view = BoardView::Story(Box::new(BoardStory::of(worker, self.colour)));
                 }
             }
             _ => return false,
@@ -310,9 +308,35 @@ impl Board {
         self.view = behind.map_or(BoardView::List, BoardView::Story);
     }
 
-    fn command(&mut self, command: BoardCommand) -> Vec<BoardEffect> {
+    /// Asks for something to type, for a daemon.
+    fn ask(&mut self, host: HostIndex, prompt: BoardPrompt) {
+        (self.prompt, self.prompt_host) = (Some(prompt), host);
+    }
+
+    /// Asks for an agent and its task, where the chosen worker is.
+    fn begin_run(&mut self, current: Option<BoardWorker>) {
+        let chosen = current.as_ref().map(|worker| worker.host).or(self.list.chosen().map(|row| row.host));
+        let Some(host) = chosen.or_else(|| self.hosts.here()) else {
+            self.say(
+                Style::Attention,
+                "no workspace is here: choose a worker of a host, or go into a project",
+            );
+            return;
+        };
+        let row = current.and_then(|worker| self.hosts.row(&worker));
+        let agent = row.map(|row| cleaned_name(&row.snapshot.launcher)).unwrap_or_default();
+        self.ask(host, BoardPrompt::Agent(Editor::with(&agent)));
+    }
+
+    fn command(&mut self, host: HostIndex, command: BoardCommand) -> Vec<BoardEffect> {
         self.say(Style::Dim, &format!("{} ...", command.says.0));
-        vec![BoardEffect::Command(command)]
+        vec![BoardEffect::Command(host, command)]
+    }
+
+    /// Says that nothing can be done at a daemon, because it was not reached so far.
+    pub(super) fn refuse(&mut self, host: HostIndex) {
+        let name = self.hosts.get(host).map(|host| host.name.clone()).unwrap_or_default();
+        self.say(Style::Bad, &format!("{name} has not answered yet"));
     }
 
     fn say(&mut self, style: Style, text: &str) {
@@ -321,15 +345,7 @@ impl Board {
 
     /// The id of the question that is shown.
     pub(super) fn shown_request(&self) -> Option<RequestId> {
-        self.question()?.request_id.parse().ok()
-    }
-}
-
-/// The name of a worker.
-pub(super) fn named(row: &OverviewRow) -> String {
-    match row.snapshot.name.as_str() {
-        "" => row.worker_id().to_string(),
-        name => name.to_owned(),
+        self.question()?.1.request_id.parse().ok()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use subagent_model::{OverviewRow, Workers};
-use subagent_protocol::ids::WorkerId;
+use subagent_model::OverviewRow;
 use subagent_protocol::state::WorkerState;
+
+use super::hosts::{BoardHosts, BoardWorker, HostIndex};
 
 /// Maximum number of paths that are compared for a worker: each picture compares those of all.
 const MAX_PATHS: usize = 500;
@@ -19,7 +20,7 @@ pub(super) struct ChangedFiles {
 }
 
 /// The changes of the workers for which they were counted; `None` if they are not known.
-pub(super) type ChangeCounts = HashMap<WorkerId, Option<ChangedFiles>>;
+pub(super) type ChangeCounts = HashMap<BoardWorker, Option<ChangedFiles>>;
 
 impl ChangedFiles {
     /// Keeps a bounded number of paths.
@@ -30,21 +31,25 @@ impl ChangedFiles {
 
 /// Returns for each live worker how many of its changed files another live worker of the same
 /// repository has changed in another folder.
-pub(super) fn shared(workers: &Workers, counts: &ChangeCounts) -> HashMap<WorkerId, usize> {
-    let live = workers.rows().iter().filter(|row| row.state != WorkerState::Stopped);
-    let counted = live.filter_map(|row| Some((row, counts.get(row.worker_id())?.as_ref()?)));
-    let counted: Vec<_> = counted.filter(|(_, changed)| !changed.paths.is_empty()).collect();
+pub(super) fn shared(hosts: &BoardHosts, counts: &ChangeCounts) -> HashMap<BoardWorker, usize> {
+    let live = hosts.rows().filter(|(_, row)| row.state != WorkerState::Stopped);
+    let counted = live.filter_map(|(at, row)| {
+        let worker = BoardWorker { host: at.host, id: row.worker_id().clone() };
+        let changed = counts.get(&worker)?.as_ref()?;
+        Some((worker, row, changed))
+    });
+    let counted: Vec<_> = counted.filter(|(_, _, changed)| !changed.paths.is_empty()).collect();
     // The only folder in which a file was changed; `None` if there are several.
-    let mut folders: HashMap<(&Path, &str), Option<&Path>> = HashMap::new();
-    for (row, changed) in &counted {
+    let mut folders: HashMap<(HostIndex, &Path, &str), Option<&Path>> = HashMap::new();
+    for (worker, row, changed) in &counted {
         for path in &changed.paths {
-            let only = folders.entry((repository(row), path)).or_insert(Some(folder(row)));
+            let only = folders.entry((worker.host, repository(row), path)).or_insert(Some(folder(row)));
             *only = only.filter(|known| *known == folder(row));
         }
     }
-    let number = |(row, changed): &(&OverviewRow, &ChangedFiles)| {
-        let is_shared = |path: &&String| folders.get(&(repository(row), path.as_str())) == Some(&None);
-        (row.worker_id().clone(), changed.paths.iter().filter(is_shared).count())
+    let number = |(worker, row, changed): &(BoardWorker, &OverviewRow, &ChangedFiles)| {
+        let key = |path: &String| folders.get(&(worker.host, repository(row), path.as_str())) == Some(&None);
+        (worker.clone(), changed.paths.iter().filter(|path| key(path)).count())
     };
     counted.iter().map(number).filter(|(_, shared)| *shared > 0).collect()
 }

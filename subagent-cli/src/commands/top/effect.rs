@@ -1,11 +1,15 @@
 //! What a board asks of its surroundings, and what it hears from them.
 
 use serde_json::Value;
+use subagent_config::Workspace;
 use subagent_protocol::api::{OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::SendError;
 
 use super::changed::ChangedFiles;
+use super::hosts::{BoardWorker, HostIndex};
 use crate::dialog::{DialogOutcome, QuestionRef};
 use crate::failure::Failure;
 
@@ -17,20 +21,20 @@ pub(super) enum BoardEffect {
     Suspend,
     /// Draw all of the screen again.
     Redraw,
-    /// Fetch a new snapshot of all workers.
-    Refresh,
+    /// Fetch a new snapshot of the workers of this daemon.
+    Refresh(HostIndex),
     /// Run a command of the command line.
-    Command(BoardCommand),
+    Command(HostIndex, BoardCommand),
     /// Fetch a question in full.
-    ShowQuestion(RequestId),
+    ShowQuestion(HostIndex, RequestId),
     /// Ask the form or link outside of the board.
-    FillIn(QuestionRef),
+    FillIn(HostIndex, QuestionRef),
     /// Fetch a page of a worker's story: the newest one, or that before an event.
-    ShowStory(WorkerId, Option<EventId>),
+    ShowStory(BoardWorker, Option<EventId>),
     /// Fetch the diff of a worker.
-    ShowDiff(WorkerId),
+    ShowDiff(BoardWorker),
     /// Count the changed lines of a worker.
-    Count(WorkerId),
+    Count(BoardWorker),
 }
 
 /// A command as it is typed behind `subagent`.
@@ -41,9 +45,48 @@ pub(super) struct BoardCommand {
     pub(super) says: (String, String),
 }
 
-/// An occurrence outside of the board.
+/// An occurrence outside of the board, at one of its daemons.
+#[derive(Debug)]
+pub(super) struct BoardNews {
+    pub(super) host: HostIndex,
+    pub(super) event: BoardEvent,
+}
+
+/// The way of news of one daemon to the board.
+#[derive(Debug, Clone)]
+pub(super) struct BoardInputs {
+    pub(super) host: HostIndex,
+    pub(super) sender: Sender<BoardNews>,
+}
+
+impl BoardInputs {
+    /// Waits for room, and hands over an event.
+    ///
+    /// # Errors
+    /// The board is gone.
+    pub(super) async fn send(&self, event: BoardEvent) -> Result<(), BoardGone> {
+        self.sender.send(BoardNews { host: self.host, event }).await.map_err(|_| BoardGone)
+    }
+
+    /// The same on a thread; returns the event if the board is gone.
+    ///
+    /// # Errors
+    /// The board is gone.
+    pub(super) fn blocking_send(&self, event: BoardEvent) -> Result<(), Box<BoardEvent>> {
+        let news = BoardNews { host: self.host, event };
+        self.sender.blocking_send(news).map_err(|SendError(news)| Box::new(news.event))
+    }
+}
+
+/// Nothing reads the news any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BoardGone;
+
+/// What has happened at a daemon.
 #[derive(Debug)]
 pub(super) enum BoardEvent {
+    /// The workspace on another host was found.
+    Found(Box<Workspace>),
     /// All workers at one moment.
     Snapshot(Box<OverviewShown>),
     /// Events that follow the snapshot.

@@ -8,8 +8,9 @@ use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 use subagent_protocol::time::Timestamp;
 
-use super::board::{Board, BoardConnection};
+use super::board::Board;
 use super::effect::{BoardEffect, BoardEvent};
+use super::hosts::{BoardConnection, BoardHost, BoardHosts, BoardWorker, HostIndex};
 use super::keys::KeyPress;
 
 /// The time of each snapshot.
@@ -130,11 +131,29 @@ pub(super) fn shop() -> Vec<Value> {
     ]
 }
 
+/// The daemon of a board for one.
+pub(super) const HERE: HostIndex = HostIndex(0);
+
+/// The worker with this number at that daemon.
+pub(super) fn at(number: u32) -> BoardWorker {
+    BoardWorker { host: HERE, id: id(number) }
+}
+
+/// A board for one daemon.
+pub(super) fn new_board(link: BoardConnection, colour: bool) -> Board {
+    Board::new("shop".to_owned(), BoardHosts::one(BoardHost::new("local", false, link)), colour)
+}
+
+/// How that daemon is reached.
+pub(super) fn link(board: &Board) -> &BoardConnection {
+    &board.hosts.get(HERE).unwrap().link
+}
+
 /// A board that follows these workers.
 pub(super) fn board(items: Vec<Value>) -> Board {
-    let mut board = Board::new("shop".to_owned(), BoardConnection::Connecting, true);
-    let _ = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(items))), NOW);
-    let _ = board.on_input(BoardEvent::Opened, NOW);
+    let mut board = new_board(BoardConnection::Connecting, true);
+    let _ = board.on_input(HERE, BoardEvent::Snapshot(Box::new(snapshot(items))), NOW);
+    let _ = board.on_input(HERE, BoardEvent::Opened, NOW);
     board
 }
 
@@ -165,7 +184,7 @@ pub(super) fn question(request: &RequestId, more: Value) -> Value {
 /// The question that is shown, as the daemon has it.
 pub(super) fn answer_questions(board: &mut Board, effects: &[BoardEffect]) {
     for effect in effects {
-        if let BoardEffect::ShowQuestion(request) = effect {
+        if let BoardEffect::ShowQuestion(host, request) = effect {
             let more = json!({
                 "name": "codex", "message": "Permission requested for execute", "request": {"command": "rm -rf build"},
                 "alwaysRule": "execute(rm -rf build)", "cwd": "/home/ada/shop",
@@ -175,16 +194,16 @@ pub(super) fn answer_questions(board: &mut Board, effects: &[BoardEffect]) {
                 ],
             });
             let shown = question(request, more);
-            let _ = board.on_input(BoardEvent::Question(request.clone(), Ok(shown)), NOW);
+            let _ = board.on_input(*host, BoardEvent::Question(request.clone(), Ok(shown)), NOW);
         }
     }
 }
 
 /// A board whose question is shown.
 pub(super) fn asked(items: Vec<Value>) -> Board {
-    let mut board = Board::new("shop".to_owned(), BoardConnection::Connecting, true);
-    let effects = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(items))), NOW);
+    let mut board = new_board(BoardConnection::Connecting, true);
+    let effects = board.on_input(HERE, BoardEvent::Snapshot(Box::new(snapshot(items))), NOW);
     answer_questions(&mut board, &effects);
-    let _ = board.on_input(BoardEvent::Opened, NOW);
+    let _ = board.on_input(HERE, BoardEvent::Opened, NOW);
     board
 }

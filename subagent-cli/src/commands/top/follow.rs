@@ -1,5 +1,7 @@
-//! All workers for a board: a snapshot, and the events that follow it, over any number of lost connections.
+//! All workers of a daemon for a board: a snapshot, and the events that follow it, over any number
+//! of lost connections. Another host is dialed here too, so that it delays only its own rows.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,11 @@ use subagent_protocol::api::OverviewShown;
 use subagent_protocol::event::{Event, NoData, SeenEvent};
 use subagent_protocol::ids::EventId;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::effect::BoardEvent;
+use super::effect::{BoardEvent, BoardGone, BoardInputs};
 use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, announced};
+use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
@@ -23,15 +25,24 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How soon a daemon that cannot be asked is asked again, the first time and at last.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
+/// How often an unused workspace of another host is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+/// Silence of another host before it is asked for a sign of life.
+const BEAT: Duration = Duration::from_secs(10);
+/// Time for an answer of another host.
+const ANSWER: Duration = Duration::from_secs(10);
 
-/// What a board follows.
+/// The daemon that a board follows.
 #[derive(Debug)]
 pub(super) struct BoardFollower {
     pub(super) context: CliContext,
-    pub(super) workspace: Workspace,
+    /// Absent until a host was dialed.
+    pub(super) workspace: Option<Workspace>,
+    /// The folder on a host that was typed.
+    pub(super) cwd: Option<PathBuf>,
     /// Rung for another snapshot.
     pub(super) refresh: Arc<Notify>,
-    pub(super) inputs: Sender<BoardEvent>,
+    pub(super) inputs: BoardInputs,
 }
 
 /// Why a stream is left.
@@ -40,30 +51,62 @@ enum Left {
     Refresh,
     /// The board is gone.
     Gone,
+    /// Nothing was started in the workspace there.
+    Unused,
+    /// The connection with another host is lost.
+    Lost,
     Failed(Failure),
+}
+
+impl From<BoardGone> for Left {
+    fn from(_: BoardGone) -> Self {
+        Self::Gone
+    }
 }
 
 impl BoardFollower {
     /// Follows until the board is gone.
-    pub(super) async fn follow(self) {
-        let mut asking = DaemonClient::new(&self.context, &self.workspace);
+    pub(super) async fn follow(mut self) {
+        let mut asking = None;
         let mut patience = FIRST_PATIENCE;
         // A snapshot may be newer than the last event: an open story needs those in between as well.
         let mut last: Option<EventId> = None;
         loop {
             let taken = Instant::now();
-            let left = match self.snapshot(&mut asking).await {
-                Ok(Some(cursor)) => {
-                    patience = FIRST_PATIENCE;
-                    let from = last.map_or(cursor, |last| last.min(cursor));
-                    self.stream(from, last.insert(from), taken).await
+            let left = match self.used().await {
+                Ok(workspace) => {
+                    let client = asking.get_or_insert_with(|| DaemonClient::new(&self.context, &workspace));
+                    match self.snapshot(client).await {
+                        Ok(Some(cursor)) => {
+                            patience = FIRST_PATIENCE;
+                            let from = last.map_or(cursor, |last| last.min(cursor));
+                            self.stream(&workspace, client, from, last.insert(from), taken).await
+                        }
+                        Ok(None) => Left::Gone,
+                        Err(failure) => Left::Failed(failure),
+                    }
                 }
-                Ok(None) => Left::Gone,
-                Err(failure) => Left::Failed(failure),
+                Err(left) => left,
             };
+            // Otherwise its connection may be a dead one.
+            if !matches!(left, Left::Refresh) && self.context.host.is_some() {
+                asking = None;
+            }
             match left {
                 Left::Refresh => {}
                 Left::Gone => return,
+                // Another connection shows at once whether the host answers.
+                Left::Lost => {
+                    if self.inputs.send(BoardEvent::Lost).await.is_err() {
+                        return;
+                    }
+                    // A connection that breaks at once is not made again and again.
+                    sleep_until(taken + FIRST_PATIENCE).await;
+                }
+                Left::Unused => tokio::select! {
+                    () = self.refresh.notified() => {}
+                    () = sleep(LOOK) => {}
+                },
                 Left::Failed(failure) if failure.is(Code::CursorExpired) => {
                     last = None;
                     if self.inputs.send(BoardEvent::Expired).await.is_err() {
@@ -77,7 +120,7 @@ impl BoardFollower {
                     // A person who asks for a snapshot does not wait, and another shell may start the daemon.
                     tokio::select! {
                         () = self.refresh.notified() => {}
-                        () = announced(&self.workspace.state_dir, Instant::now() + patience) => {}
+                        () = self.pause(patience) => {}
                     }
                     patience = (patience * 2).min(LAST_PATIENCE);
                 }
@@ -85,20 +128,62 @@ impl BoardFollower {
         }
     }
 
+    /// Waits before the next attempt, at most this long.
+    async fn pause(&self, patience: Duration) {
+        match self.workspace.as_ref().filter(|_| self.context.host.is_none()) {
+            Some(workspace) => announced(&workspace.state_dir, Instant::now() + patience).await,
+            None => sleep(patience).await,
+        }
+    }
+
+    /// Returns the workspace once it is in use. That of another host is looked up there, on a thread.
+    async fn used(&mut self) -> Result<Workspace, Left> {
+        let is_far = self.context.host.is_some();
+        if let Some(known) = self.workspace.as_ref().filter(|known| !is_far || has_state(known)) {
+            return Ok(known.clone());
+        }
+        let (context, cwd) = (self.context.clone(), self.cwd.clone());
+        let dialing = tokio::task::spawn_blocking(move || context.workspace(cwd.as_deref()));
+        let dialed = dialing.await.unwrap_or_else(|error| Err(Failure::internal(error.to_string())));
+        let found = dialed.map_err(Left::Failed)?;
+        let is_used = has_state(&found);
+        self.inputs.send(BoardEvent::Found(Box::new(found.clone()))).await?;
+        self.workspace = Some(found.clone());
+        if is_used { Ok(found) } else { Err(Left::Unused) }
+    }
+
     /// Hands over a snapshot and returns its cursor; `None` if the board is gone.
     async fn snapshot(&self, client: &mut DaemonClient) -> Result<Option<EventId>> {
-        let shown: OverviewShown = client.ask_for(&ApiRequest::get("/v1/overview")).await?;
+        let request = ApiRequest::get("/v1/overview");
+        let shown: OverviewShown = match self.context.host {
+            None => client.ask_for(&request).await?,
+            Some(_) => client.ask_for(&request.within(Some(ANSWER))).await?,
+        };
         let cursor = shown.cursor;
         let sent = self.inputs.send(BoardEvent::Snapshot(Box::new(shown))).await;
         Ok(sent.is_ok().then_some(cursor))
     }
 
+    /// Asks a daemon on another host for a sign of life.
+    async fn is_alive(&self, client: &mut DaemonClient) -> bool {
+        let request = ApiRequest::get("/v1/daemon");
+        timeout(ANSWER, client.ask(&request)).await.is_ok_and(|answer| answer.is_ok())
+    }
+
     /// Hands over the events behind one, and stores the last of them. `taken` is when the snapshot was.
-    async fn stream(&self, from: EventId, last: &mut EventId, taken: Instant) -> Left {
+    async fn stream(
+        &self,
+        workspace: &Workspace,
+        asking: &mut DaemonClient,
+        from: EventId,
+        last: &mut EventId,
+        mut taken: Instant,
+    ) -> Left {
         // A connection of its own: the one before may be in the middle of an answer.
-        let mut client = DaemonClient::new(&self.context, &self.workspace);
+        let mut client = DaemonClient::new(&self.context, workspace);
         let mut events = client.all_events(None, None, Some(from.to_string()), true, false);
         let mut is_stale = false;
+        let mut beat = Instant::now() + BEAT;
         loop {
             let step = tokio::select! {
                 biased;
@@ -107,11 +192,32 @@ impl BoardFollower {
                     is_stale = true;
                     continue;
                 }
-                () = sleep_until(taken + PAUSE), if is_stale => return Left::Refresh,
+                () = sleep_until(taken + PAUSE), if is_stale => {
+                    if self.context.host.is_none() {
+                        return Left::Refresh;
+                    }
+                    // Another stream would be another login there.
+                    (taken, is_stale) = (Instant::now(), false);
+                    match self.snapshot(asking).await {
+                        Ok(Some(_)) => continue,
+                        Ok(None) => return Left::Gone,
+                        Err(failure) => return Left::Failed(failure),
+                    }
+                }
+                // A host that hangs closes nothing, and a stream without events has no sign of life.
+                () = sleep_until(beat), if self.context.host.is_some() => {
+                    if !self.is_alive(asking).await {
+                        return Left::Lost;
+                    }
+                    beat = Instant::now() + BEAT;
+                    continue;
+                }
             };
+            beat = Instant::now() + BEAT;
             let mut newest: Option<EventId> = None;
             let input = match step {
                 Ok(SubscriptionStep::Opened) => BoardEvent::Opened,
+                Ok(SubscriptionStep::Lost) if self.context.host.is_some() => return Left::Lost,
                 Ok(SubscriptionStep::Lost) => BoardEvent::Lost,
                 Ok(SubscriptionStep::Batch(EventBatch::Events(found))) => {
                     let ids = found.iter().rev().map(|event| SeenEvent::<NoData>::of(event).event_id);
@@ -140,9 +246,9 @@ mod tests {
     use serde_json::json;
     use subagent_config::Environment;
     use tokio::sync::mpsc::{Receiver, channel};
-    use tokio::time::timeout;
 
-    use super::super::fixture::{event, snapshot, worker};
+    use super::super::effect::BoardNews;
+    use super::super::fixture::{HERE, event, snapshot, worker};
     use super::*;
     use crate::client::fake::{Act, Fake};
     use crate::command_line::TypedFlags;
@@ -180,12 +286,12 @@ mod tests {
     }
 
     /// The name of the next input.
-    async fn next(news: &mut Receiver<BoardEvent>) -> String {
-        let input = timeout(Duration::from_secs(60), news.recv()).await.unwrap().unwrap();
+    async fn next(news: &mut Receiver<BoardNews>) -> String {
+        let input = timeout(Duration::from_secs(60), news.recv()).await.unwrap().unwrap().event;
         format!("{input:?}").split(['(', ' ']).next().unwrap().to_owned()
     }
 
-    fn follower(fake: &Fake) -> (BoardFollower, Receiver<BoardEvent>) {
+    fn follower(fake: &Fake) -> (BoardFollower, Receiver<BoardNews>) {
         let env = Environment::new([("SUBAGENT_NO_AUTOSTART".into(), "1".into())], "/");
         let root = fake.dir.path().to_owned();
         let workspace = Workspace {
@@ -194,12 +300,13 @@ mod tests {
             root: root.clone(),
             there: None,
         };
-        let (inputs, news) = channel(9);
+        let (sender, news) = channel(9);
         let follower = BoardFollower {
             context: CliContext { env, format: OutputFormat::Json, typed: TypedFlags::default(), host: None },
-            workspace,
+            workspace: Some(workspace),
+            cwd: None,
             refresh: Arc::new(Notify::new()),
-            inputs,
+            inputs: BoardInputs { host: HERE, sender },
         };
         (follower, news)
     }

@@ -2,11 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use subagent_model::{Group, Need, OverviewRow, Workers};
+use subagent_model::{Group, Need, OverviewRow};
 use subagent_protocol::ids::{RequestId, WorkerId};
+
+use super::hosts::{BoardHosts, BoardWorker, HostIndex, RowPosition};
 
 /// Deeper than any tree is.
 const MAX_DEPTH: usize = 64;
+/// Title of the hosts that do not answer.
+const HOSTS: &str = "Hosts without an answer";
 /// Of a text, this many bytes are compared with a filter.
 const MAX_COMPARED: usize = 4096;
 
@@ -22,13 +26,24 @@ pub(super) struct List {
     chosen: Option<SelectedRow>,
     /// Where that was last.
     place: usize,
+    /// Whether a key has chosen it.
+    is_typed: bool,
 }
 
-/// A row that is chosen: a worker, or one of its questions.
+/// A row that is chosen: a worker, one of its questions, or a host that does not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SelectedRow {
-    pub(super) worker: WorkerId,
+    pub(super) host: HostIndex,
+    /// Absent for the host itself.
+    pub(super) id: Option<WorkerId>,
     pub(super) request: Option<RequestId>,
+}
+
+impl SelectedRow {
+    /// The worker that is chosen.
+    pub(super) fn worker(&self) -> Option<BoardWorker> {
+        Some(BoardWorker { host: self.host, id: self.id.clone()? })
+    }
 }
 
 /// A line of the list.
@@ -37,13 +52,14 @@ pub(super) enum ListEntry {
     /// The title of a section, and how many rows it has.
     Head(&'static str, usize),
     Item(ListRow),
+    /// A host that does not answer.
+    Host(HostIndex),
 }
 
 /// A worker, or one of its questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ListRow {
-    /// Of the rows of `Workers`.
-    pub(super) row: usize,
+    pub(super) at: RowPosition,
     /// Of the needs of that row.
     pub(super) need: Option<usize>,
     /// Before the name, in a tree.
@@ -51,96 +67,117 @@ pub(super) struct ListRow {
 }
 
 impl ListRow {
-    fn of(row: usize, need: Option<usize>) -> Self {
-        Self { row, need, branch: String::new() }
+    fn of(at: RowPosition, need: Option<usize>) -> Self {
+        Self { at, need, branch: String::new() }
     }
 
     /// The row and the question that it shows.
-    pub(super) fn find<'a>(&self, workers: &'a Workers) -> Option<(&'a OverviewRow, Option<&'a Need>)> {
-        let row = workers.rows().get(self.row)?;
+    pub(super) fn find<'a>(&self, hosts: &'a BoardHosts) -> Option<(&'a OverviewRow, Option<&'a Need>)> {
+        let row = hosts.row_at(self.at)?;
         Some((row, self.need.and_then(|need| row.needs.get(need))))
     }
 
-    fn chosen(&self, workers: &Workers) -> Option<SelectedRow> {
-        let (row, need) = self.find(workers)?;
+    fn chosen(&self, hosts: &BoardHosts) -> Option<SelectedRow> {
+        let (row, need) = self.find(hosts)?;
         Some(SelectedRow {
-            worker: row.worker_id().clone(),
+            host: self.at.host,
+            id: Some(row.worker_id().clone()),
             request: need.map(|need| need.request_id.clone()),
         })
     }
 }
 
+impl ListEntry {
+    fn chosen(&self, hosts: &BoardHosts) -> Option<SelectedRow> {
+        match self {
+            Self::Head(..) => None,
+            Self::Item(item) => item.chosen(hosts),
+            Self::Host(host) => Some(SelectedRow { host: *host, id: None, request: None }),
+        }
+    }
+}
+
 impl List {
     /// The lines of the list.
-    pub(super) fn entries(&self, workers: &Workers) -> Vec<ListEntry> {
+    pub(super) fn entries(&self, hosts: &BoardHosts) -> Vec<ListEntry> {
         let wanted = self.filter.to_lowercase();
-        let rows: Vec<usize> = (0..workers.rows().len())
-            .filter(|row| wanted.is_empty() || workers.rows().get(*row).is_some_and(|row| fits(row, &wanted)))
-            .collect();
-        if self.is_tree { tree(workers, &rows) } else { sections(workers, &rows) }
+        let is_wanted = |at: RowPosition, row: &OverviewRow| {
+            wanted.is_empty() || fits(row, &hosts.called(at.host, row), &wanted)
+        };
+        let rows = hosts.rows().filter(|(at, row)| is_wanted(*at, row));
+        let rows: Vec<RowPosition> = rows.map(|(at, _)| at).collect();
+        let silent = hosts.silent().filter(|(_, host)| host.name.to_lowercase().contains(&wanted));
+        let silent: Vec<ListEntry> = silent.map(|(host, _)| ListEntry::Host(host)).collect();
+        if self.is_tree { tree(hosts, &rows, silent) } else { sections(hosts, &rows, silent) }
     }
 
     pub(super) fn chosen(&self) -> Option<&SelectedRow> {
         self.chosen.as_ref()
     }
 
-    pub(super) fn choose(&mut self, worker: WorkerId) {
-        self.chosen = Some(SelectedRow { worker, request: None });
+    pub(super) fn choose(&mut self, worker: BoardWorker) {
+        self.chosen = Some(SelectedRow { host: worker.host, id: Some(worker.id), request: None });
     }
 
     /// Finds what is chosen in new entries. What is gone leaves its place to a neighbor.
-    pub(super) fn settle(&mut self, entries: &[ListEntry], workers: &Workers) {
+    pub(super) fn settle(&mut self, entries: &[ListEntry], hosts: &BoardHosts) {
         let items = || {
-            let item = |(at, entry): (usize, &ListEntry)| match entry {
-                ListEntry::Item(item) => Some((at, item.chosen(workers)?)),
-                ListEntry::Head(..) => None,
-            };
+            let item = |(at, entry): (usize, &ListEntry)| Some((at, entry.chosen(hosts)?));
             entries.iter().enumerate().filter_map(item)
         };
+        // A host that was there first does not keep the keys from the workers.
+        let is_early = |chosen: &&SelectedRow| chosen.id.is_none() && !self.is_typed;
+        let first = || items().find(|(_, item)| item.id.is_some());
+        let early = self.chosen.as_ref().filter(is_early).and_then(|_| first());
         let known = self.chosen.as_ref().and_then(|chosen| {
             let same = items().find(|(_, item)| item == chosen);
             // Behind an answer comes the next question, not what its worker does then.
             let answered = chosen.request.is_some() && !self.is_tree;
             let next = || items().rfind(|(at, item)| item.request.is_some() && *at <= self.place);
-            same.or_else(|| if answered { next() } else { None })
-                .or_else(|| items().find(|(_, item)| item.worker == chosen.worker))
+            let is_there = items().any(|(_, item)| item.worker() == chosen.worker());
+            // The row of its host is all that is left of a worker there.
+            let of_host = || items().find(|(_, item)| item.id.is_none() && item.host == chosen.host);
+            let left = || if is_there { None } else { of_host() };
+            same.or_else(left)
+                .or_else(|| if answered { next() } else { None })
+                .or_else(|| items().find(|(_, item)| item.worker() == chosen.worker()))
         });
         let near = || items().min_by_key(|(at, _)| (at.abs_diff(self.place), *at));
-        match known.or_else(near) {
+        match early.or(known).or_else(near) {
             Some((place, chosen)) => (self.place, self.chosen) = (place, Some(chosen)),
             None => (self.place, self.chosen) = (0, None),
         }
     }
 
     /// Chooses the row that is this number of rows further down; up if it is negative.
-    pub(super) fn step(&mut self, by: isize, entries: &[ListEntry], workers: &Workers) {
+    pub(super) fn step(&mut self, by: isize, entries: &[ListEntry], hosts: &BoardHosts) {
         let places: Vec<usize> =
-            (0..entries.len()).filter(|at| matches!(entries.get(*at), Some(ListEntry::Item(_)))).collect();
+            (0..entries.len()).filter(|at| !matches!(entries.get(*at), Some(ListEntry::Head(..)))).collect();
         let now = places.partition_point(|place| *place < self.place);
         let last = places.len().saturating_sub(1);
         let next = now.saturating_add_signed(by).min(last);
         if let Some(place) = places.get(next) {
-            self.choose_at(*place, entries, workers);
+            self.choose_at(*place, entries, hosts);
         }
     }
 
     /// Chooses the next question behind what is chosen, else the first one.
-    pub(super) fn next_question(&mut self, entries: &[ListEntry], workers: &Workers) {
+    pub(super) fn next_question(&mut self, entries: &[ListEntry], hosts: &BoardHosts) {
         let asks = |at: &usize| match entries.get(*at) {
             Some(ListEntry::Item(item)) => {
-                item.find(workers).is_some_and(|(row, need)| need.is_some() || row.group() == Group::Needs)
+                item.find(hosts).is_some_and(|(row, need)| need.is_some() || row.group() == Group::Needs)
             }
             _ => false,
         };
         let behind = (self.place + 1..entries.len()).find(asks);
         if let Some(place) = behind.or_else(|| (0..entries.len()).find(asks)) {
-            self.choose_at(place, entries, workers);
+            self.choose_at(place, entries, hosts);
         }
     }
 
-    fn choose_at(&mut self, place: usize, entries: &[ListEntry], workers: &Workers) {
-        if let Some(ListEntry::Item(item)) = entries.get(place) {
-            (self.place, self.chosen) = (place, item.chosen(workers));
+    fn choose_at(&mut self, place: usize, entries: &[ListEntry], hosts: &BoardHosts) {
+        if let Some(chosen) = entries.get(place).and_then(|entry| entry.chosen(hosts)) {
+            (self.place, self.chosen, self.is_typed) = (place, Some(chosen), true);
         }
     }
 
@@ -160,17 +197,17 @@ impl List {
 }
 
 /// Whether a row has a text, which is in lower case, in what is seen of it.
-fn fits(row: &OverviewRow, wanted: &str) -> bool {
+fn fits(row: &OverviewRow, name: &str, wanted: &str) -> bool {
     let snapshot = &row.snapshot;
-    let own = [snapshot.name.as_str(), &snapshot.label, &snapshot.launcher, row.state.as_str()];
+    let own = [name, &snapshot.label, &snapshot.launcher, row.state.as_str()];
     let asked = row.needs.iter().map(|need| need.subject.as_str());
     let task = snapshot.task.iter().map(|task| task.name.as_str());
     let compared = |text: &str| text[..text.floor_char_boundary(MAX_COMPARED)].to_lowercase();
     own.into_iter().chain(asked).chain(task).any(|text| compared(text).contains(wanted))
 }
 
-fn sections(workers: &Workers, shown: &[usize]) -> Vec<ListEntry> {
-    let rows = || shown.iter().filter_map(|at| Some((*at, workers.rows().get(*at)?)));
+fn sections(hosts: &BoardHosts, shown: &[RowPosition], silent: Vec<ListEntry>) -> Vec<ListEntry> {
+    let rows = || shown.iter().filter_map(|at| Some((*at, hosts.row_at(*at)?)));
     let mut needs: Vec<_> = rows()
         .filter(|(_, row)| row.group() == Group::Needs)
         .flat_map(|(at, row)| {
@@ -181,41 +218,43 @@ fn sections(workers: &Workers, shown: &[usize]) -> Vec<ListEntry> {
             asked.chain(without)
         })
         .collect();
-    needs.sort_by_key(|(since, item)| (*since, item.row, item.need));
+    needs.sort_by_key(|(since, item)| (*since, item.at, item.need));
     let of = |group: Group| rows().filter(move |(_, row)| row.group() == group);
-    let working: Vec<ListRow> = of(Group::Working).map(|(at, _)| ListRow::of(at, None)).collect();
+    let working = of(Group::Working).map(|(at, _)| ListRow::of(at, None));
     let mut done: Vec<_> = of(Group::Done).map(|(at, row)| (row.since, ListRow::of(at, None))).collect();
-    done.sort_by_key(|(since, item)| (std::cmp::Reverse(*since), item.row));
+    done.sort_by_key(|(since, item)| (std::cmp::Reverse(*since), item.at));
     let sections = [
-        ("Needs you", needs.into_iter().map(|(_, item)| item).collect()),
-        ("Working", working),
-        ("Done", done.into_iter().map(|(_, item)| item).collect::<Vec<_>>()),
+        ("Needs you", needs.into_iter().map(|(_, item)| ListEntry::Item(item)).collect()),
+        (HOSTS, silent),
+        ("Working", working.map(ListEntry::Item).collect()),
+        ("Done", done.into_iter().map(|(_, item)| ListEntry::Item(item)).collect::<Vec<_>>()),
     ];
     let shown = sections.into_iter().filter(|(_, items)| !items.is_empty());
     shown.flat_map(|(title, items)| titled(title, items)).collect()
 }
 
-fn titled(title: &'static str, items: Vec<ListRow>) -> impl Iterator<Item = ListEntry> {
-    let head = ListEntry::Head(title, items.len());
-    std::iter::once(head).chain(items.into_iter().map(ListEntry::Item))
+fn titled(title: &'static str, entries: Vec<ListEntry>) -> impl Iterator<Item = ListEntry> {
+    std::iter::once(ListEntry::Head(title, entries.len())).chain(entries)
 }
 
 /// Workers, and the tasks that they have given below them; those that wait for their owner come first.
-fn tree(workers: &Workers, shown: &[usize]) -> Vec<ListEntry> {
-    let rows = || shown.iter().filter_map(|at| Some((*at, workers.rows().get(*at)?)));
-    let known: HashMap<&WorkerId, usize> = rows().map(|(at, row)| (row.worker_id(), at)).collect();
-    let mut below: HashMap<usize, Vec<usize>> = HashMap::new();
+fn tree(hosts: &BoardHosts, shown: &[RowPosition], silent: Vec<ListEntry>) -> Vec<ListEntry> {
+    let rows = || shown.iter().filter_map(|at| Some((*at, hosts.row_at(*at)?)));
+    let known: HashMap<(HostIndex, &WorkerId), RowPosition> =
+        rows().map(|(at, row)| ((at.host, row.worker_id()), at)).collect();
+    let mut below: HashMap<RowPosition, Vec<RowPosition>> = HashMap::new();
     let mut roots = Vec::new();
     for (at, row) in rows() {
-        let parent = row.snapshot.task.as_ref().and_then(|task| known.get(task.parent.as_ref()?));
+        let task = row.snapshot.task.as_ref();
+        let parent = task.and_then(|task| known.get(&(at.host, task.parent.as_ref()?)));
         match parent {
             // The oldest task first: rows are the newest first.
             Some(parent) => below.entry(*parent).or_default().insert(0, at),
             None => roots.push(at),
         }
     }
-    let mut grown = Grown { workers, below: &below, seen: HashSet::new(), items: Vec::new() };
-    let mut urgent: Vec<(Group, usize)> =
+    let mut grown = Grown { hosts, below: &below, seen: HashSet::new(), items: Vec::new() };
+    let mut urgent: Vec<(Group, RowPosition)> =
         roots.into_iter().map(|root| (grown.group(root, MAX_DEPTH), root)).collect();
     urgent.sort_by_key(|(group, root)| (*group, *root));
     for (_, root) in urgent {
@@ -225,37 +264,39 @@ fn tree(workers: &Workers, shown: &[usize]) -> Vec<ListEntry> {
     for at in shown {
         grown.add(*at, "", "", MAX_DEPTH);
     }
-    let items = grown.items;
-    if items.is_empty() { Vec::new() } else { titled("Workers and their tasks", items).collect() }
+    let items = grown.items.into_iter().map(ListEntry::Item).collect();
+    let shown = [(HOSTS, silent), ("Workers and their tasks", items)].into_iter();
+    let shown = shown.filter(|(_, entries): &(_, Vec<ListEntry>)| !entries.is_empty());
+    shown.flat_map(|(title, entries)| titled(title, entries)).collect()
 }
 
 /// A tree that grows. What is stored may be a circle.
 struct Grown<'a> {
-    workers: &'a Workers,
-    below: &'a HashMap<usize, Vec<usize>>,
-    seen: HashSet<usize>,
+    hosts: &'a BoardHosts,
+    below: &'a HashMap<RowPosition, Vec<RowPosition>>,
+    seen: HashSet<RowPosition>,
     items: Vec<ListRow>,
 }
 
 impl Grown<'_> {
-    fn children(&self, of: usize, levels: usize) -> &[usize] {
+    fn children(&self, of: RowPosition, levels: usize) -> &[RowPosition] {
         let found = self.below.get(&of).filter(|_| levels > 0);
         found.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The most urgent group of a worker and of all below it.
-    fn group(&self, of: usize, levels: usize) -> Group {
-        let own = self.workers.rows().get(of).map_or(Group::Done, OverviewRow::group);
+    fn group(&self, of: RowPosition, levels: usize) -> Group {
+        let own = self.hosts.row_at(of).map_or(Group::Done, OverviewRow::group);
         let below = self.children(of, levels).iter().map(|child| self.group(*child, levels - 1));
         below.fold(own, Group::min)
     }
 
-    fn add(&mut self, at: usize, branch: &str, indent: &str, levels: usize) {
+    fn add(&mut self, at: RowPosition, branch: &str, indent: &str, levels: usize) {
         if !self.seen.insert(at) {
             return;
         }
-        let need = self.workers.rows().get(at).and_then(|row| (!row.needs.is_empty()).then_some(0));
-        self.items.push(ListRow { row: at, need, branch: branch.to_owned() });
+        let need = self.hosts.row_at(at).and_then(|row| (!row.needs.is_empty()).then_some(0));
+        self.items.push(ListRow { at, need, branch: branch.to_owned() });
         let children = self.children(at, levels).to_vec();
         let last = children.len().saturating_sub(1);
         for (number, child) in children.into_iter().enumerate() {
@@ -268,17 +309,29 @@ impl Grown<'_> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use subagent_model::Workers;
+    use subagent_protocol::event::Event;
 
-    use super::super::fixture::{and, asking, event, id, request, running, shop, snapshot, task_of, worker};
+    use super::super::fixture::{
+        HERE, and, asking, at, event, id, request, running, shop, snapshot, task_of, worker,
+    };
+    use super::super::hosts::{BoardConnection, BoardHost};
     use super::*;
 
-    fn workers(items: Vec<Value>) -> Workers {
-        Workers::new(&snapshot(items))
+    fn workers(items: Vec<Value>) -> BoardHosts {
+        let mut host = BoardHost::new("local", false, BoardConnection::Connected);
+        host.workers = Some(Workers::new(&snapshot(items)));
+        BoardHosts::one(host)
     }
 
-    fn shown(list: &List, workers: &Workers) -> Vec<String> {
+    fn apply(hosts: &mut BoardHosts, event: &Event) {
+        hosts.get_mut(HERE).unwrap().workers.as_mut().unwrap().apply(event);
+    }
+
+    fn shown(list: &List, workers: &BoardHosts) -> Vec<String> {
         let entry = |entry: &ListEntry| match entry {
             ListEntry::Head(title, count) => format!("{title} {count}"),
+            ListEntry::Host(host) => format!("{}/", workers.get(*host).unwrap().name),
             ListEntry::Item(item) => {
                 let (row, need) = item.find(workers).unwrap();
                 let asked = need.map(|need| format!(" {}", need.request_id)).unwrap_or_default();
@@ -288,7 +341,7 @@ mod tests {
         list.entries(workers).iter().map(entry).collect()
     }
 
-    fn settled(list: &mut List, workers: &Workers) {
+    fn settled(list: &mut List, workers: &BoardHosts) {
         let entries = list.entries(workers);
         list.settle(&entries, workers);
     }
@@ -359,12 +412,15 @@ mod tests {
         let (mut list, mut workers) = (List::default(), workers(shop()));
         settled(&mut list, &workers);
         assert_eq!(list.chosen().unwrap().request, Some(request(2)), "the oldest question");
-        list.choose(id(4));
+        list.choose(at(4));
         settled(&mut list, &workers);
         let asked = json!({"requestId": request(7), "title": "sudo"});
-        workers.apply(&event(1, 4, "approval.requested", asked));
+        apply(&mut workers, &event(1, 4, "approval.requested", asked));
         settled(&mut list, &workers);
-        assert_eq!(list.chosen(), Some(&SelectedRow { worker: id(4), request: Some(request(7)) }));
+        assert_eq!(
+            list.chosen(),
+            Some(&SelectedRow { host: HERE, id: Some(id(4)), request: Some(request(7)) })
+        );
     }
 
     #[test]
@@ -372,12 +428,12 @@ mod tests {
         let (mut list, mut workers) = (List::default(), workers(shop()));
         settled(&mut list, &workers);
         let decided = |number: u32| json!({"requestId": request(number)});
-        workers.apply(&event(1, 2, "approval.decided", decided(2)));
+        apply(&mut workers, &event(1, 2, "approval.decided", decided(2)));
         settled(&mut list, &workers);
         assert_eq!(list.chosen().unwrap().request, Some(request(1)));
-        workers.apply(&event(2, 1, "approval.decided", decided(1)));
+        apply(&mut workers, &event(2, 1, "approval.decided", decided(1)));
         settled(&mut list, &workers);
-        assert_eq!(list.chosen(), Some(&SelectedRow { worker: id(1), request: None }));
+        assert_eq!(list.chosen(), Some(&SelectedRow { host: HERE, id: Some(id(1)), request: None }));
     }
 
     #[test]
@@ -385,7 +441,7 @@ mod tests {
         let (mut list, workers) = (List::default(), workers(shop()));
         let entries = list.entries(&workers);
         list.settle(&entries, &workers);
-        let name = |list: &List| list.chosen().unwrap().worker.clone();
+        let name = |list: &List| list.chosen().unwrap().id.clone().unwrap();
         for (by, expected) in
             [(1, 1), (1, 3), (1, 4), (-1, 3), (isize::MAX, 7), (1, 7), (isize::MIN, 2), (-1, 2)]
         {

@@ -1,7 +1,8 @@
 //! Does what a board asks for: runs commands of the command line, and fetches what is shown.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,16 +10,15 @@ use subagent_config::Workspace;
 use subagent_protocol::api::TranscriptShown;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 use subagent_runtime::work_tree::total;
-use tokio::sync::mpsc::Sender;
-use tokio::sync::mpsc::error::SendError;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 use super::changed::ChangedFiles;
-use super::effect::{BoardCommand, BoardEvent};
+use super::effect::{BoardCommand, BoardEvent, BoardInputs};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
 use crate::commands::diff;
-use crate::commands::{self, host_use};
+use crate::commands::host_use::{self, HostUse};
+use crate::commands::{self, passed};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -29,9 +29,9 @@ const PAGE_EVENTS: &str = "500";
 /// The longest text of a diff, in bytes.
 const MAX_DIFF: usize = 2 * 1024 * 1024;
 /// How long commands that were typed may take after the board was left.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Runs the commands and requests of a board in the background.
+/// Runs the commands and requests of a board at one daemon in the background.
 #[derive(Debug)]
 pub(super) struct Performer {
     /// For commands, which must not write to the screen.
@@ -39,7 +39,7 @@ pub(super) struct Performer {
     workspace: Workspace,
     /// The workspace that was typed.
     cwd: Option<PathBuf>,
-    inputs: Sender<BoardEvent>,
+    inputs: BoardInputs,
     /// Commands that were typed and have not ended; each gives the failure that the board has not shown.
     commands: JoinSet<Option<String>>,
     /// What each of them does.
@@ -54,7 +54,7 @@ impl Performer {
         context: CliContext,
         workspace: Workspace,
         cwd: Option<PathBuf>,
-        inputs: Sender<BoardEvent>,
+        inputs: BoardInputs,
     ) -> Self {
         Self {
             context,
@@ -74,13 +74,12 @@ impl Performer {
         }
         let doing = command.says.0.clone();
         let (context, cwd, inputs) = (self.context.clone(), self.cwd.clone(), self.inputs.clone());
+        let root = self.workspace.root.clone();
         let running = self.commands.spawn_blocking(move || {
             let doing = command.says.0.clone();
-            let ended = run(&command.words, cwd, context);
-            match inputs.blocking_send(BoardEvent::Ended(command, ended)) {
-                Err(SendError(BoardEvent::Ended(_, Err(failure)))) => {
-                    Some(format!("{doing} failed: {failure}"))
-                }
+            let ended = run(&command.words, cwd, &root, context);
+            match inputs.blocking_send(BoardEvent::Ended(command, ended)).map_err(|event| *event) {
+                Err(BoardEvent::Ended(_, Err(failure))) => Some(format!("{doing} failed: {failure}")),
                 _ => None,
             }
         });
@@ -138,9 +137,8 @@ impl Performer {
     }
 
     /// Waits until the daemon has what was typed. Returns what failed, and what was not done in time.
-    pub(super) async fn finish(&mut self) -> Vec<String> {
+    pub(super) async fn finish(&mut self, until: Instant) -> Vec<String> {
         let mut said = Vec::new();
-        let until = Instant::now() + LAST_PATIENCE;
         while let Ok(Some(ended)) = timeout_at(until, self.commands.join_next_with_id()).await {
             self.doing.remove(&id(&ended));
             said.extend(ended.ok().and_then(|(_, failure)| failure));
@@ -161,17 +159,26 @@ fn id<T>(ended: &std::result::Result<(Id, T), JoinError>) -> Id {
     }
 }
 
-/// Runs a command as if it was typed; its data.
-fn run(words: &[String], cwd: Option<PathBuf>, context: CliContext) -> Result<Value> {
-    let (first, rest) = words.split_at(usize::from(!words.is_empty()));
-    let mut typed: Vec<_> = first.iter().map(Into::into).collect();
-    typed.push("--json".into());
-    if let Some(cwd) = cwd {
-        typed.extend(["--cwd".into(), cwd.into_os_string()]);
-    }
-    typed.extend(rest.iter().map(Into::into));
-    let (cli, typed) = commands::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
+/// Runs a command as if it was typed; its data. `root` is the folder of the workspace.
+fn run(words: &[String], cwd: Option<PathBuf>, root: &Path, context: CliContext) -> Result<Value> {
+    let words = |cwd: Option<&Path>| {
+        let (first, rest) = words.split_at(usize::from(!words.is_empty()));
+        let mut typed: Vec<OsString> = first.iter().map(Into::into).collect();
+        typed.push("--json".into());
+        typed.extend(cwd.into_iter().flat_map(|cwd| ["--cwd".into(), cwd.into()]));
+        typed.extend(rest.iter().map(Into::into));
+        typed
+    };
+    let parse = |typed: &[OsString]| {
+        commands::parse(typed.iter().cloned()).map_err(|error| Failure::argument(error.to_string()))
+    };
+    let (cli, typed) = parse(&words(cwd.as_deref()))?;
     host_use::check(&cli.command, &context)?;
+    if let Some(host) = context.host.as_ref().filter(|_| cli.command.host_use() == HostUse::Passed) {
+        let passed = words(Some(root));
+        let (_, typed) = parse(&passed)?;
+        return passed::data(&passed, &typed, host);
+    }
     match cli.command.run(&CliContext { typed, ..context })? {
         CliOutcome::Report { data, .. } | CliOutcome::Judged { data, .. } => Ok(data),
         CliOutcome::Failed { failure, .. } | CliOutcome::CutShort { failure, .. } => Err(*failure),

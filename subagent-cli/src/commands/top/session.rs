@@ -9,19 +9,21 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use ratatui::Frame;
 use subagent_config::Workspace;
+use subagent_config::placements::LOCAL;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::board::{Board, BoardConnection};
+use super::board::Board;
 use super::draw::draw;
-use super::effect::{BoardEffect, BoardEvent};
+use super::effect::{BoardEffect, BoardEvent, BoardInputs, BoardNews};
 use super::follow::BoardFollower;
+use super::hosts::{BoardConnection, BoardHost, BoardHosts, HostIndex};
 use super::keys::{Decoder, KeyPress};
-use super::perform::Performer;
+use super::perform::{LAST_PATIENCE, Performer};
 use super::screen::BoardScreen;
-use crate::client::{DaemonClient, created, info_path};
+use crate::client::{DaemonClient, created, end_dialing, info_path};
 use crate::commands::approve::each as approve_each;
 use crate::commands::targets::has_state;
 use crate::commands::waiting::signals::Interruptions;
@@ -72,19 +74,113 @@ impl BoardSignals {
     }
 }
 
+/// A daemon that the board is to show.
+#[derive(Debug)]
+pub(super) struct ShownDaemon {
+    pub(super) context: CliContext,
+    /// Absent for a host that was not dialed.
+    pub(super) workspace: Option<Workspace>,
+    /// The folder that was typed.
+    pub(super) cwd: Option<PathBuf>,
+}
+
+impl ShownDaemon {
+    fn is_used(&self) -> bool {
+        self.workspace.as_ref().is_some_and(has_state)
+    }
+
+    /// What the board knows of it at first.
+    fn host(&self) -> BoardHost {
+        let link = match self.workspace.is_none() || self.is_used() {
+            true => BoardConnection::Connecting,
+            false => BoardConnection::Unused,
+        };
+        match &self.context.host {
+            Some(host) => BoardHost::new(host.name(), true, link).answered_at(host.last_answered()),
+            None => BoardHost::new(LOCAL, false, link),
+        }
+    }
+}
+
+/// The daemons that the board is to show.
+#[derive(Debug)]
+pub(super) enum ShownDaemons {
+    One(Box<ShownDaemon>),
+    /// Each with its host.
+    AllHosts(Vec<ShownDaemon>),
+}
+
+impl ShownDaemons {
+    fn hosts(&self) -> BoardHosts {
+        match self {
+            Self::One(one) => BoardHosts::one(one.host()),
+            Self::AllHosts(all) => BoardHosts::all_of(all.iter().map(ShownDaemon::host).collect()),
+        }
+    }
+
+    fn into_daemons(self) -> Vec<ShownDaemon> {
+        match self {
+            Self::One(one) => vec![*one],
+            Self::AllHosts(all) => all,
+        }
+    }
+}
+
+/// A daemon whose workers are followed and changed.
+struct FollowedDaemon {
+    shown: ShownDaemon,
+    /// Absent until its workspace is known.
+    performer: Option<Performer>,
+    inputs: BoardInputs,
+    refresh: Arc<Notify>,
+    /// Whether the workers are followed.
+    follows: bool,
+}
+
+impl FollowedDaemon {
+    fn new(shown: ShownDaemon, inputs: BoardInputs) -> Self {
+        let mut daemon =
+            Self { shown, performer: None, inputs, refresh: Arc::new(Notify::new()), follows: false };
+        if let Some(workspace) = daemon.shown.workspace.clone() {
+            daemon.find(workspace);
+        }
+        daemon
+    }
+
+    /// Takes the workspace, in which commands act from now on.
+    fn find(&mut self, workspace: Workspace) {
+        let quiet = CliContext { format: OutputFormat::Json, ..self.shown.context.clone() };
+        let cwd = self.shown.cwd.clone();
+        self.performer = Some(Performer::new(quiet, workspace.clone(), cwd, self.inputs.clone()));
+        self.shown.workspace = Some(workspace);
+    }
+
+    /// Follows the workers, as soon as there may be any. Returns whether that begins now. The follower
+    /// of another host finds out itself.
+    fn follow(&mut self) -> bool {
+        if self.follows || (self.shown.context.host.is_none() && !self.shown.is_used()) {
+            return false;
+        }
+        self.follows = true;
+        let follower = BoardFollower {
+            context: self.shown.context.clone(),
+            workspace: self.shown.workspace.clone(),
+            cwd: self.shown.cwd.clone(),
+            refresh: self.refresh.clone(),
+            inputs: self.inputs.clone(),
+        };
+        tokio::spawn(follower.follow());
+        true
+    }
+}
+
 struct BoardSession {
-    context: CliContext,
-    workspace: Workspace,
+    daemons: Vec<FollowedDaemon>,
     board: Board,
     screen: BoardScreen,
     keyboard: Keyboard,
     decoder: Decoder,
-    performer: Performer,
-    inputs: Sender<BoardEvent>,
     heard: BoardSignals,
-    refresh: Arc<Notify>,
-    /// Whether the workers are followed.
-    follows: bool,
     /// When the next picture is due.
     due: Option<Instant>,
     /// When the last one was drawn.
@@ -95,32 +191,23 @@ struct BoardSession {
 ///
 /// # Errors
 /// `INTERNAL_ERROR` if the terminal cannot be used.
-pub(super) async fn run(
-    context: &CliContext,
-    workspace: Workspace,
-    cwd: Option<PathBuf>,
-) -> Result<Option<Signal>> {
+pub(super) async fn run(place: String, shown: ShownDaemons) -> Result<Option<Signal>> {
     let heard = BoardSignals::new()?;
     let keyboard = Keyboard::open().ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
-    let (inputs, mut news) = channel(INPUTS);
-    let quiet = CliContext { format: OutputFormat::Json, ..context.clone() };
-    let name =
-        workspace.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let link = if has_state(&workspace) { BoardConnection::Connecting } else { BoardConnection::Unused };
+    let (sender, mut news): (Sender<BoardNews>, _) = channel(INPUTS);
     let colour = OutputTerminal::of_stdout().is_some_and(|terminal| terminal.colour);
     let screen = BoardScreen::open(&keyboard).map_err(|error| unusable(&error))?;
+    let hosts = shown.hosts();
+    let followed = |(at, daemon)| {
+        FollowedDaemon::new(daemon, BoardInputs { host: HostIndex(at), sender: sender.clone() })
+    };
     let mut session = BoardSession {
-        performer: Performer::new(quiet, workspace.clone(), cwd, inputs.clone()),
-        context: context.clone(),
-        workspace,
-        board: Board::new(name, link, colour),
+        daemons: shown.into_daemons().into_iter().enumerate().map(followed).collect(),
+        board: Board::new(place, hosts, colour),
         screen,
         keyboard,
         decoder: Decoder::default(),
-        inputs,
         heard,
-        refresh: Arc::new(Notify::new()),
-        follows: false,
         due: Some(Instant::now()),
         drawn: Instant::now(),
     };
@@ -131,17 +218,25 @@ pub(super) async fn run(
     session.screen.leave();
     // A command that ends now must not wait for room in a channel that is no longer read.
     news.close();
-    let last = session.performer.finish().await;
-    explain(&[unshown(&mut news), last].concat());
+    let mut said = unshown(&mut news);
+    let until = Instant::now() + LAST_PATIENCE;
+    for performer in session.daemons.iter_mut().filter_map(|daemon| daemon.performer.as_mut()) {
+        said.extend(performer.finish(until).await);
+    }
+    end_dialing();
+    explain(&said);
     ended
 }
 
 impl BoardSession {
-    async fn turn(&mut self, news: &mut Receiver<BoardEvent>) -> Result<Option<Signal>> {
+    async fn turn(&mut self, news: &mut Receiver<BoardNews>) -> Result<Option<Signal>> {
         let mut typed = [0; TYPED_BYTES];
         let mut escape: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_secs(86_400);
-        let announced = info_path(&self.workspace.state_dir);
+        let here = self.daemons.iter().position(|daemon| daemon.shown.context.host.is_none());
+        let here = here.and_then(|at| self.daemons.get(at)).and_then(|here| here.shown.workspace.as_ref());
+        let is_here = here.is_some();
+        let announced = here.map(|here| info_path(&here.state_dir)).unwrap_or_default();
         let mut created = pin!(created(&announced));
         let mut is_created = false;
         loop {
@@ -164,13 +259,18 @@ impl BoardSession {
                 }
                 () = sleep_until(self.due.unwrap_or_else(never)), if self.due.is_some() => self.draw()?,
                 // Another shell has started something in this workspace.
-                () = &mut created, if !self.follows && !is_created => {
+                () = &mut created, if is_here && !is_created => {
                     is_created = true;
                     self.follow();
                     self.draw_by(Instant::now())
                 }
                 Some(input) = news.recv() => {
-                    let effects = self.board.on_input(input, now());
+                    if let BoardEvent::Found(workspace) = &input.event
+                        && let Some(daemon) = self.daemons.get_mut(input.host.0)
+                    {
+                        daemon.find((**workspace).clone());
+                    }
+                    let effects = self.board.on_input(input.host, input.event, now());
                     self.draw_by((self.drawn + FRAME).max(Instant::now()));
                     self.perform(effects).await?
                 }
@@ -183,22 +283,23 @@ impl BoardSession {
         }
     }
 
-    /// Follows the workers, as soon as there may be any.
+    /// Follows the workers of each daemon, as soon as there may be any.
     fn follow(&mut self) {
-        if self.follows || !has_state(&self.workspace) {
-            return;
+        for (at, daemon) in self.daemons.iter_mut().enumerate() {
+            let is_first = daemon.follow();
+            let known = self.board.hosts.get_mut(HostIndex(at)).filter(|_| is_first);
+            if let Some(known) = known.filter(|known| known.link == BoardConnection::Unused) {
+                known.link = BoardConnection::Connecting;
+            }
         }
-        self.follows = true;
-        if self.board.link == BoardConnection::Unused {
-            self.board.link = BoardConnection::Connecting;
+    }
+
+    /// Does something at a daemon; says so if that was never reached.
+    fn act(&mut self, host: HostIndex, act: impl FnOnce(&mut Performer)) {
+        match self.daemons.get_mut(host.0).and_then(|daemon| daemon.performer.as_mut()) {
+            Some(performer) => act(performer),
+            None => self.board.refuse(host),
         }
-        let follower = BoardFollower {
-            context: self.context.clone(),
-            workspace: self.workspace.clone(),
-            refresh: self.refresh.clone(),
-            inputs: self.inputs.clone(),
-        };
-        tokio::spawn(follower.follow());
     }
 
     async fn press(&mut self, keys: &[KeyPress]) -> Result<LoopControl> {
@@ -243,19 +344,31 @@ impl BoardSession {
                 BoardEffect::Quit => return Ok(LoopControl::Quit),
                 BoardEffect::Suspend => _ = self.suspend()?,
                 BoardEffect::Redraw => _ = self.enter()?,
-                BoardEffect::Refresh => self.refresh.notify_one(),
-                BoardEffect::Command(command) => self.performer.run(command),
-                BoardEffect::ShowQuestion(request) => self.performer.show_question(request),
-                BoardEffect::FillIn(question) => match self.fill_in(&question).await? {
+                BoardEffect::Refresh(host) => {
+                    if let Some(daemon) = self.daemons.get(host.0) {
+                        daemon.refresh.notify_one();
+                    }
+                }
+                BoardEffect::FillIn(host, question) => match self.fill_in(host, &question).await? {
                     LoopControl::On => {}
                     next => return Ok(next),
                 },
-                BoardEffect::ShowStory(worker, before) => self.performer.show_story(worker, before),
+                BoardEffect::Command(host, command) => {
+                    self.act(host, |performer| performer.run(command));
+                }
+                BoardEffect::ShowQuestion(host, request) => {
+                    self.act(host, |performer| performer.show_question(request));
+                }
+                BoardEffect::ShowStory(worker, before) => {
+                    self.act(worker.host, |performer| performer.show_story(worker.id, before));
+                }
                 BoardEffect::ShowDiff(worker) => {
                     let terminal = OutputTerminal { width: self.board.body.0, colour: true };
-                    self.performer.show_diff(worker, terminal);
+                    self.act(worker.host, |performer| performer.show_diff(worker.id, terminal));
                 }
-                BoardEffect::Count(worker) => self.performer.count(worker),
+                BoardEffect::Count(worker) => {
+                    self.act(worker.host, |performer| performer.count(worker.id));
+                }
             }
         }
         Ok(LoopControl::On)
@@ -274,10 +387,17 @@ impl BoardSession {
     }
 
     /// Asks a form or a link as every command does, outside of the board.
-    async fn fill_in(&mut self, question: &QuestionRef) -> Result<LoopControl> {
+    async fn fill_in(&mut self, host: HostIndex, question: &QuestionRef) -> Result<LoopControl> {
+        let shown = self.daemons.get(host.0).map(|daemon| &daemon.shown);
+        let Some((context, workspace)) =
+            shown.and_then(|shown| Some((&shown.context, shown.workspace.as_ref()?)))
+        else {
+            self.board.refuse(host);
+            return Ok(LoopControl::On);
+        };
         self.screen.leave();
-        let mut client = DaemonClient::new(&self.context, &self.workspace);
-        let mut follower = DaemonClient::new(&self.context, &self.workspace);
+        let mut client = DaemonClient::new(context, workspace);
+        let mut follower = DaemonClient::new(context, workspace);
         let asked = async {
             let mut dialog = Dialog::open(OutputFormat::Text, true)
                 .ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
@@ -300,16 +420,16 @@ impl BoardSession {
         };
         self.keyboard.forget();
         self.enter()?;
-        let effects = self.board.on_input(BoardEvent::Filled(filled), now());
+        let effects = self.board.on_input(host, BoardEvent::Filled(filled), now());
         Box::pin(self.perform(effects)).await
     }
 }
 
 /// Returns the failures of commands that the board was told and has not shown.
-fn unshown(news: &mut Receiver<BoardEvent>) -> Vec<String> {
+fn unshown(news: &mut Receiver<BoardNews>) -> Vec<String> {
     let mut failed = Vec::new();
     while let Ok(input) = news.try_recv() {
-        if let BoardEvent::Ended(command, Err(failure)) = input {
+        if let BoardEvent::Ended(command, Err(failure)) = input.event {
             failed.push(format!("{} failed: {failure}", command.says.0));
         }
     }
@@ -329,11 +449,12 @@ mod tests {
 
     #[test]
     fn a_failure_that_the_board_has_not_shown_is_reported() {
-        let (inputs, mut news) = channel(INPUTS);
+        let (sender, mut news): (Sender<BoardNews>, _) = channel(INPUTS);
         let command = || BoardCommand { words: Vec::new(), says: ("stop a".to_owned(), String::new()) };
-        inputs.try_send(BoardEvent::Ended(command(), Ok(Value::Null))).unwrap();
-        inputs.try_send(BoardEvent::Ended(command(), Err(Failure::internal("it is gone")))).unwrap();
-        inputs.try_send(BoardEvent::Opened).unwrap();
+        let send = |event| sender.try_send(BoardNews { host: HostIndex::default(), event }).unwrap();
+        send(BoardEvent::Ended(command(), Ok(Value::Null)));
+        send(BoardEvent::Ended(command(), Err(Failure::internal("it is gone"))));
+        send(BoardEvent::Opened);
         news.close();
         let failed = unshown(&mut news);
         assert!(matches!(&failed[..], [only] if only.starts_with("stop a failed: ")), "{failed:?}");

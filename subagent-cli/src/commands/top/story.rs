@@ -8,9 +8,10 @@ use ratatui::text::Line;
 use subagent_model::{append, item_of, join};
 use subagent_protocol::api::{StoryItem, StoryKind, TranscriptShown};
 use subagent_protocol::event::Event;
-use subagent_protocol::ids::{EventId, WorkerId};
+use subagent_protocol::ids::EventId;
 
 use super::bounds;
+use super::hosts::BoardWorker;
 use super::styled;
 use crate::output::human;
 use crate::output::terminal::OutputTerminal;
@@ -25,7 +26,7 @@ const MAX_EARLY: usize = 10_000;
 /// The story of a worker.
 #[derive(Debug)]
 pub(super) struct BoardStory {
-    pub(super) worker: WorkerId,
+    pub(super) worker: BoardWorker,
     items: Vec<StoryItem>,
     /// The laid out items, each for the width below.
     laid_out: Vec<Option<Vec<Line<'static>>>>,
@@ -56,7 +57,7 @@ enum Top {
 
 impl BoardStory {
     /// A story of which nothing is there.
-    pub(super) fn of(worker: WorkerId, colour: bool) -> Self {
+    pub(super) fn of(worker: BoardWorker, colour: bool) -> Self {
         Self {
             worker,
             items: Vec::new(),
@@ -131,9 +132,9 @@ impl BoardStory {
         self.is_empty() && !self.has_failed && !std::mem::replace(&mut self.is_loading, true)
     }
 
-    /// Takes an event of any worker.
+    /// Takes an event of any worker of its daemon.
     pub(super) fn see(&mut self, event: &Event) {
-        if event.worker_id != self.worker || self.cursor.is_some_and(|cursor| event.event_id <= cursor) {
+        if event.worker_id != self.worker.id || self.cursor.is_some_and(|cursor| event.event_id <= cursor) {
             return;
         }
         if let Some(early) = &mut self.early {

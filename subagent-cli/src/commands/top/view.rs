@@ -1,11 +1,10 @@
 //! What fills the screen of a board. Pure.
 
-use ratatui::text::Line;
-use subagent_protocol::ids::WorkerId;
-
+use super::hosts::BoardWorker;
 use super::keys::KeyPress;
 use super::story::BoardStory;
 use super::styled;
+use ratatui::text::Line;
 
 /// What fills the screen.
 #[derive(Debug)]
@@ -21,7 +20,7 @@ pub(super) enum BoardView {
 #[derive(Debug)]
 pub(super) struct TextView {
     pub(super) title: String,
-    pub(super) worker: WorkerId,
+    pub(super) worker: BoardWorker,
     text: String,
     /// The text for a width.
     lines: Option<(usize, Vec<Line<'static>>)>,
@@ -44,7 +43,12 @@ impl BoardView {
 
 impl TextView {
     /// A text about a worker, over a story or over the list.
-    pub(super) fn of(title: String, worker: WorkerId, text: String, behind: Option<Box<BoardStory>>) -> Self {
+    pub(super) fn of(
+        title: String,
+        worker: BoardWorker,
+        text: String,
+        behind: Option<Box<BoardStory>>,
+    ) -> Self {
         Self { title, worker, text, lines: None, top: 0, behind }
     }
 

@@ -182,6 +182,8 @@ async fn wait(
 /// The error with the caller's own time limit, and with the workers that were done before the last request.
 fn in_time(failure: Failure, workers: &[AwaitedWorker], limit: Option<Duration>) -> Failure {
     let Some(limit) = limit.filter(|_| failure.is(Code::WaitTimeout)) else { return failure };
+    // A host that did not answer again says nothing about its workers.
+    let is_silent = !failure.details.contains_key("items");
     let mut waiting = failure.details.get("items").and_then(Value::as_array).into_iter().flatten();
     let items = workers.iter().filter_map(|worker| worker.item.as_ref().or_else(|| waiting.next()));
     let items: Vec<Value> = items.cloned().collect();
@@ -190,8 +192,10 @@ fn in_time(failure: Failure, workers: &[AwaitedWorker], limit: Option<Duration>)
         items.iter().filter(is_waiting).map(|item| one_line(human::named(item))).collect();
     let done = items.len() - names.len();
     let mut failure = failure.with("items", items).with("timeoutSeconds", limit.as_secs_f64());
-    failure.message =
-        format!("{done} of {} workers were done in time; not yet: {}", workers.len(), names.join(", "));
+    if !is_silent {
+        failure.message =
+            format!("{done} of {} workers were done in time; not yet: {}", workers.len(), names.join(", "));
+    }
     failure
 }
 

@@ -16,10 +16,11 @@ pub fn failure(failure: &Failure, terminal: OutputTerminal) -> String {
         lines if lines.contains('\n') => page.text(Style::Plain, lines).end(),
         sentence => page.sentence(Style::Plain, "", "", sentence).end(),
     };
-    if let Some(hint) = advice::hint(failure) {
-        page.text(Style::Attention, "Hint: ").sentence(Style::Plain, "", "      ", hint).end();
+    if let Some(hint) = advice::hint(failure).map(advice::sentence_at_typed_host) {
+        page.text(Style::Attention, "Hint: ").sentence(Style::Plain, "", "      ", &hint).end();
     }
     if let Some(command) = advice::command(failure) {
+        let command = advice::at_typed_host(&command);
         page.text(Style::Attention, "Try:  ").word(Style::Strong, &command).end();
     }
     for request in advice::requests(failure) {

@@ -95,8 +95,7 @@ fn the_variable_counts_as_the_flag_which_overrides_it() {
     let config = sandbox.file("home/.config/subagent/config.yaml");
     let with_config = ["cancel", "one", "--config", config.to_str().unwrap()];
     let refused = [
-        &["run", "demo", "x"][..],
-        &["summary", "one"],
+        &["summary", "one"][..],
         &["daemon", "stop"],
         &["land", "x"],
         &["worker", "list", "--all-workspaces"],

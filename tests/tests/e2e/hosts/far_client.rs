@@ -6,7 +6,7 @@ use serde_json::json;
 use subagent_tests::harness::{Command, SshHost, TestSandbox};
 
 /// Starts the host and names it `lap`; `None` without a server on this machine.
-pub(super) fn host(sandbox: &TestSandbox) -> Option<SshHost> {
+pub(crate) fn host(sandbox: &TestSandbox) -> Option<SshHost> {
     let host = SshHost::start(sandbox)?;
     fs::create_dir_all(sandbox.file("away")).unwrap();
     SshHost::offer(sandbox, &json!({"lap": host.entry(sandbox)}));
@@ -14,11 +14,11 @@ pub(super) fn host(sandbox: &TestSandbox) -> Option<SshHost> {
 }
 
 /// A command in a folder without a workspace.
-pub(super) fn away(sandbox: &TestSandbox, args: &[&str]) -> Command {
+pub(crate) fn away(sandbox: &TestSandbox, args: &[&str]) -> Command {
     sandbox.subagent(args).cwd(sandbox.file("away"))
 }
 
 /// The same for the host.
-pub(super) fn at_lap(sandbox: &TestSandbox, args: &[&str]) -> Command {
+pub(crate) fn at_lap(sandbox: &TestSandbox, args: &[&str]) -> Command {
     away(sandbox, &[&["--host", "lap"], args].concat())
 }

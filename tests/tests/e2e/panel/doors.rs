@@ -136,7 +136,7 @@ fn read_only_refuses_every_change_and_shows_all() {
 }
 
 /// What the agent of a worker hears when it asks the panel.
-fn from_below(sandbox: &TestSandbox, worker: &str, port: u16, text: &str) -> String {
+pub(super) fn from_below(sandbox: &TestSandbox, worker: &str, port: u16, text: &str) -> String {
     let address = format!("127.0.0.1:{port}");
     let words = [&sandbox.executable("stranger"), "tcp", &address, text];
     let command = words.map(|word| format!("'{}'", word.replace('\n', "\\n"))).join(" ");

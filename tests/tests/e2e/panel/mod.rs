@@ -1,5 +1,6 @@
 //! `subagent panel` from the outside: requests by hand, as a browser, a hostile page or an agent may send them.
 
+mod all_hosts;
 mod browser;
 mod doors;
 mod hostile;

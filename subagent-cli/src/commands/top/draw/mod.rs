@@ -10,12 +10,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style as Look};
 use ratatui::text::{Line, Span};
-use subagent_model::{Group, Workers};
+use subagent_model::Group;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::board::{Board, BoardConnection, HIDDEN_RULE, named};
+use super::board::{Board, HIDDEN_RULE};
+use super::hosts::{BoardConnection, BoardHosts};
 use super::list::{List, ListEntry};
 use super::prompt::BoardPrompt;
 use super::styled::{self, look};
@@ -109,17 +110,18 @@ fn line(style: Style, text: impl Into<String>) -> Line<'static> {
 
 /// The first line: where this is, how much there is to do, and whether the daemon is there.
 fn title(board: &Board, width: usize) -> Line<'static> {
-    let (style, right) = match (&board.link, &board.workers) {
-        (BoardConnection::Unused, _) => (Style::Dim, "no daemon".to_owned()),
-        (BoardConnection::Connecting, None) => (Style::Dim, "connecting".to_owned()),
-        (BoardConnection::Lost, _) => (Style::Attention, "connection lost, connecting".to_owned()),
-        (BoardConnection::Unreachable(_), _) => (Style::Bad, "no connection".to_owned()),
-        (_, Some(workers)) => (Style::Plain, summary(workers)),
-        (BoardConnection::Connected, None) => (Style::Dim, "connected".to_owned()),
+    let (style, right) = match board.hosts.only().map(|host| (&host.link, &host.workers)) {
+        None => (Style::Plain, summary(&board.hosts)),
+        Some((BoardConnection::Unused, _)) => (Style::Dim, "no daemon".to_owned()),
+        Some((BoardConnection::Connecting, None)) => (Style::Dim, "connecting".to_owned()),
+        Some((BoardConnection::Lost, _)) => (Style::Attention, "connection lost, connecting".to_owned()),
+        Some((BoardConnection::Unreachable(_), _)) => (Style::Bad, "no connection".to_owned()),
+        Some((_, Some(_))) => (Style::Plain, summary(&board.hosts)),
+        Some((BoardConnection::Connected, None)) => (Style::Dim, "connected".to_owned()),
     };
     let left = match &board.view {
         BoardView::List => part(&board.place),
-        BoardView::Story(story) => board.row(&story.worker).map(named).unwrap_or_default(),
+        BoardView::Story(story) => board.called(&story.worker).unwrap_or_default(),
         BoardView::Text(page) => part(&page.title),
         BoardView::Help(..) => "keys".to_owned(),
     };
@@ -129,11 +131,12 @@ fn title(board: &Board, width: usize) -> Line<'static> {
     Line::from(vec![span(Style::Strong, left), Span::raw(" ".repeat(gap)), span(style, right)])
 }
 
-/// How many workers there are of each kind.
-fn summary(workers: &Workers) -> String {
-    let count = |group: Group| workers.rows().iter().filter(|row| row.group() == group).count();
+/// How many workers there are of each kind, and how many hosts that do not answer.
+fn summary(hosts: &BoardHosts) -> String {
+    let count = |group: Group| hosts.rows().filter(|(_, row)| row.group() == group).count();
     let parts = [(Group::Needs, "need you"), (Group::Working, "working"), (Group::Done, "done")];
-    let parts = parts.map(|(group, word)| (count(group), word));
+    let [needs, working, done] = parts.map(|(group, word)| (count(group), word));
+    let parts = [needs, working, done, (hosts.silent().count(), "silent")];
     let shown = parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
     shown.collect::<Vec<_>>().join(" · ")
 }
@@ -193,7 +196,18 @@ fn chosen(board: &mut Board, width: usize, room: usize, now: Timestamp) -> Vec<L
         lines.push(keys);
         return lines;
     }
-    let Some(row) = board.current() else { return Vec::new() };
+    if let Some(host) = board.silent() {
+        let (word, short) = host.reached();
+        lines.push(line(Style::Dim, part(&format!("{}  {word}", host.name))));
+        let why = match &host.link {
+            BoardConnection::Unreachable(why) => part(&why.sentence),
+            _ => part(short),
+        };
+        let why = human::prose(&why, OutputTerminal { width, colour: false });
+        lines.extend(styled::lines(&why, width).into_iter().take(room.saturating_sub(2).max(1)));
+        return lines;
+    }
+    let Some((_, row)) = board.current() else { return Vec::new() };
     if board.shown_request().is_some() {
         lines.push(line(Style::Dim, "the question is on its way"));
         return lines;
@@ -227,14 +241,17 @@ fn said(board: &Board, width: usize) -> Line<'static> {
         let text = prompt.editor().map(|editor| editor.shown(room).0).unwrap_or_default();
         return Line::from(vec![span(Style::Attention, label), Span::raw(text)]);
     }
-    match (&board.notice, &board.link) {
+    let paused = || board.hosts.all().find_map(|(_, host)| host.paused.as_ref());
+    match (&board.notice, board.hosts.only().map(|host| &host.link)) {
         (Some((style, text)), _) => line(*style, shorten(&part(text), width)),
-        (None, BoardConnection::Unreachable(why)) => line(Style::Bad, shorten(&part(why), width)),
+        (None, Some(BoardConnection::Unreachable(why))) => {
+            line(Style::Bad, shorten(&part(&why.sentence), width))
+        }
         _ if !board.list.filter.is_empty() && matches!(board.view, BoardView::List) => line(
             Style::Attention,
             shorten(&format!("only with \"{}\"; Esc shows all", board.list.filter), width),
         ),
-        _ => match &board.paused {
+        _ => match paused() {
             Some(text) => line(Style::Attention, shorten(&part(text), width)),
             None => Line::default(),
         },
@@ -339,16 +356,16 @@ fn text(page: &mut TextView, canvas: &mut Canvas<'_>, width: usize, height: usiz
 fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Duration> {
     let (width, height) = board.body;
     let entries = board.entries();
-    let Board { workers, list, counts, .. } = board;
-    let Some(workers) = workers.as_ref().filter(|_| !entries.is_empty()) else {
+    if entries.is_empty() {
         empty(board, width).iter().zip(1..).for_each(|(line, at)| canvas.put(at, line));
         return None;
-    };
+    }
+    let Board { hosts, list, counts, .. } = board;
     list.scroll(&entries, height);
     let seen = seen(&entries, list.top, height);
-    let shared = changed::shared(workers, counts);
+    let shared = changed::shared(hosts, counts);
     let changes = KnownChanges { counts, shared: &shared };
-    let columns = Columns::of(seen, workers, changes, width);
+    let columns = Columns::of(seen, hosts, changes, width);
     for ((entry, place), at) in seen.iter().zip(list.top..).zip(1..) {
         match entry {
             ListEntry::Head(title, count) => {
@@ -356,21 +373,26 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
                 canvas.put(at, &Line::from(vec![span(Style::Strong, *title), count]));
             }
             ListEntry::Item(item) => {
-                let is_chosen = is_chosen(list, place);
-                canvas.put(at, &columns.line(item, workers, changes, is_chosen, now));
-                if is_chosen {
-                    canvas.choose(at);
-                }
+                canvas.put(at, &columns.line(item, hosts, changes, is_chosen(list, place), now));
             }
+            ListEntry::Host(host) => {
+                let host = hosts.get(*host);
+                let line = host.map(|host| columns.host(host, is_chosen(list, place), now));
+                canvas.put(at, &line.unwrap_or_default());
+            }
+        }
+        if is_chosen(list, place) && !matches!(entry, ListEntry::Head(..)) {
+            canvas.choose(at);
         }
     }
     let lasts = seen.iter().filter_map(|entry| match entry {
         ListEntry::Item(item) => {
-            let found = item.find(workers)?;
+            let found = item.find(hosts)?;
             let age = age_lasts(row::time(&found), now);
             let texts = [row::parked_lasts(found.0, now), row::unreachable_lasts(found.0, now)];
             Some(texts.into_iter().flatten().fold(age, Duration::min))
         }
+        ListEntry::Host(host) => Some(age_lasts(hosts.get(*host)?.answered?, now)),
         ListEntry::Head(..) => None,
     });
     lasts.min()
@@ -387,9 +409,13 @@ fn is_chosen(list: &List, place: usize) -> bool {
 
 /// What is said where there are no rows.
 fn empty(board: &Board, width: usize) -> Vec<Line<'static>> {
-    let text = match (&board.link, &board.workers) {
-        (BoardConnection::Unused, _) => "Nothing was started in this workspace.",
-        (_, None) => return vec![line(Style::Dim, "The workers are on their way.")],
+    let is_unused = board.hosts.all().all(|(_, host)| host.link == BoardConnection::Unused);
+    let text = match board.hosts.only() {
+        Some(_) if is_unused => "Nothing was started in this workspace.",
+        None if is_unused => "Nothing was started in the workspaces of these hosts.",
+        Some(_) if !board.hosts.have_answered() => {
+            return vec![line(Style::Dim, "The workers are on their way.")];
+        }
         _ if !board.list.filter.is_empty() => return vec![line(Style::Dim, "No row has this text.")],
         _ => "No workers.",
     };

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ratatui::text::{Line, Span};
-use subagent_model::{Group, Need, OverviewRow, Workers};
+use subagent_model::{Group, Need, OverviewRow};
 use subagent_protocol::api::{UNLABELED, UNLABELED_RUN, UsageSums};
 use subagent_protocol::budget::{Money, micros};
-use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::super::board::{named, state_word};
+use super::super::board::state_word;
 use super::super::changed::ChangeCounts;
+use super::super::hosts::{BoardConnection, BoardHost, BoardHosts, BoardWorker};
 use super::super::list::{ListEntry, ListRow};
 use super::{age, part, span};
 use crate::output::ago::age_lasts;
@@ -27,7 +27,7 @@ use crate::output::style::Style;
 pub(super) struct KnownChanges<'a> {
     pub(super) counts: &'a ChangeCounts,
     /// The number of files that other workers have changed too.
-    pub(super) shared: &'a HashMap<WorkerId, usize>,
+    pub(super) shared: &'a HashMap<BoardWorker, usize>,
 }
 
 /// Before each name: whether the row is chosen.
@@ -59,30 +59,41 @@ impl Columns {
     /// The columns of a list in a window.
     pub(super) fn of(
         entries: &[ListEntry],
-        workers: &Workers,
+        hosts: &BoardHosts,
         changes: KnownChanges<'_>,
         width: usize,
     ) -> Self {
         let mut columns = Self { is_narrow: width < NARROW, ..Self::default() };
         let items = || {
             entries.iter().filter_map(|entry| match entry {
-                ListEntry::Item(item) => Some((item, item.find(workers)?)),
-                ListEntry::Head(..) => None,
+                ListEntry::Item(item) => Some((item, item.find(hosts)?)),
+                ListEntry::Head(..) | ListEntry::Host(_) => None,
             })
         };
         let widest = |cell: &dyn Fn(&ListRow, &OverviewRow, Option<&Need>) -> usize| {
             items().map(|(item, (row, need))| cell(item, row, need)).max().unwrap_or(0)
         };
         let room = width.saturating_sub(MARK);
-        columns.name = widest(&|item, row, _| item.branch.width() + part(&row.snapshot.name).width());
+        let silent = || {
+            entries.iter().filter_map(|entry| match entry {
+                ListEntry::Host(host) => hosts.get(*host),
+                ListEntry::Item(_) | ListEntry::Head(..) => None,
+            })
+        };
+        let called = |item: &ListRow, row: &OverviewRow| part(&hosts.called(item.at.host, row)).width();
+        columns.name = widest(&|item, row, _| item.branch.width() + called(item, row));
+        let hosts_name = silent().map(|host| host_name(host).width()).max().unwrap_or(0);
+        columns.name = columns.name.max(hosts_name);
         columns.name = columns.name.clamp(1, (room / NAME_PART).max(8)).min(room);
         let mut left = room - columns.name;
         // What has to give way first stands last.
         let is_narrow = columns.is_narrow;
+        let hosts_state = silent().map(|host| host.reached().0.width()).max().unwrap_or(0);
+        let states = widest(&|item, row, need| state(item, row, need, is_narrow).width());
         let wanted = [
             (&mut columns.age, AGE),
-            (&mut columns.state, widest(&|item, row, need| state(item, row, need, is_narrow).width())),
-            (&mut columns.lines, widest(&|_, row, _| lines(row, changes).1.width())),
+            (&mut columns.state, states.max(hosts_state)),
+            (&mut columns.lines, widest(&|item, row, _| lines(item, row, changes).1.width())),
             (&mut columns.usage, widest(&|_, row, _| usage(&row.snapshot.usage).width())),
         ];
         for (column, wanted) in wanted {
@@ -99,15 +110,15 @@ impl Columns {
     pub(super) fn line(
         &self,
         item: &ListRow,
-        workers: &Workers,
+        hosts: &BoardHosts,
         changes: KnownChanges<'_>,
         is_chosen: bool,
         now: Timestamp,
     ) -> Line<'static> {
-        let Some(found) = item.find(workers) else { return Line::default() };
+        let Some(found) = item.find(hosts) else { return Line::default() };
         let (row, need) = found;
         let mut cells = Cells { spans: vec![Span::raw(if is_chosen { "> " } else { "  " })] };
-        let name = format!("{}{}", item.branch, part(&named(row)));
+        let name = format!("{}{}", item.branch, part(&hosts.called(item.at.host, row)));
         cells.left(Style::Strong, &name, self.name);
         let state_style = Style::of_state(row.state.as_str());
         // The text takes the room of a state that its section has said.
@@ -117,9 +128,25 @@ impl Columns {
         cells.right(Style::Dim, &age(time(&found), now), self.age);
         let (style, text) = text(row, need, now);
         cells.left(style, &text, self.text + more);
-        let (style, text) = lines(row, changes);
+        let (style, text) = lines(item, row, changes);
         cells.right(style, &text, self.lines);
         cells.right(Style::Dim, &usage(&row.snapshot.usage), self.usage);
+        Line::from(cells.spans)
+    }
+
+    /// The row of a host that does not answer: the age of its last answer, and why.
+    pub(super) fn host(&self, host: &BoardHost, is_chosen: bool, now: Timestamp) -> Line<'static> {
+        let mut cells = Cells { spans: vec![Span::raw(if is_chosen { "> " } else { "  " })] };
+        let (word, why) = host.reached();
+        cells.left(Style::Strong, &host_name(host), self.name);
+        let style = if host.link == BoardConnection::Connecting { Style::Dim } else { Style::Bad };
+        cells.left(style, word, self.state);
+        let answered = host.answered.map_or_else(|| "-".to_owned(), |answered| age(answered, now));
+        cells.right(Style::Dim, &answered, self.age);
+        // The other columns are those of workers.
+        let others = [self.lines, self.usage].into_iter().filter(|width| *width > 0);
+        let room = self.text + others.map(|width| width + GAP).sum::<usize>();
+        cells.left(style, &part(why), room);
         Line::from(cells.spans)
     }
 }
@@ -216,10 +243,15 @@ fn label(row: &OverviewRow) -> String {
     part(label.or(task).unwrap_or_default())
 }
 
+fn host_name(host: &BoardHost) -> String {
+    format!("{}/", part(&host.name))
+}
+
 /// The changed lines. Files that another live worker has changed too are marked.
-fn lines(row: &OverviewRow, changes: KnownChanges<'_>) -> (Style, String) {
-    let shared = changes.shared.get(row.worker_id()).copied();
-    let lines = match changes.counts.get(row.worker_id()) {
+fn lines(item: &ListRow, row: &OverviewRow, changes: KnownChanges<'_>) -> (Style, String) {
+    let worker = BoardWorker { host: item.at.host, id: row.worker_id().clone() };
+    let shared = changes.shared.get(&worker).copied();
+    let lines = match changes.counts.get(&worker) {
         Some(Some(changed)) if changed.lines != (0, 0) => short::lines(changed.lines.0, changed.lines.1),
         _ => String::new(),
     };

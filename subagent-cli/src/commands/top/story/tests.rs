@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::bounds::MAX_TEXT;
-use super::super::fixture::{event, id};
+use super::super::fixture::{at, event, id};
 use super::*;
 
 fn page(items: Value, before: Value) -> TranscriptShown {
@@ -18,7 +18,7 @@ fn said(seq: i64, text: &str) -> Event {
 
 /// A story of these messages.
 fn story(count: i64) -> BoardStory {
-    let mut story = BoardStory::of(id(1), false);
+    let mut story = BoardStory::of(at(1), false);
     assert!(story.begin() && !story.begin());
     story.show(page(json!([]), Value::Null));
     (1..=count).for_each(|seq| story.see(&said(seq, &seq.to_string())));
@@ -64,7 +64,7 @@ fn a_window_that_was_scrolled_stands_still() {
 
 #[test]
 fn a_page_before_is_fetched_at_the_beginning_and_does_not_move_the_window() {
-    let mut story = BoardStory::of(id(1), false);
+    let mut story = BoardStory::of(at(1), false);
     let item = |seq: &str, text: &str| json!({"eventId": seq, "ts": "2026-11-21T20:29:42Z", "kind": "user", "text": text});
     story.begin();
     story.show(page(
@@ -83,7 +83,7 @@ fn a_page_before_is_fetched_at_the_beginning_and_does_not_move_the_window() {
 
 #[test]
 fn events_before_the_first_page_are_seen_once() {
-    let mut story = BoardStory::of(id(1), false);
+    let mut story = BoardStory::of(at(1), false);
     story.begin();
     // The cursor of the page is behind the first of them.
     let mut first = said(0, "in the page");
@@ -103,7 +103,7 @@ fn events_before_the_first_page_are_seen_once() {
 
 #[test]
 fn a_page_before_that_cannot_be_fetched_is_fetched_again_when_the_person_scrolls() {
-    let mut story = BoardStory::of(id(1), false);
+    let mut story = BoardStory::of(at(1), false);
     story.begin();
     assert!(story.awaits(None) && !story.awaits(Some(EventId(9))));
     let item =
