@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod engine;
+pub mod kubernetes;
 pub mod podman;
 pub mod slurm;
 pub mod ssh;
@@ -37,8 +38,8 @@ pub struct Placement {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cwd: String,
     /// Path of `subagent-runtime` there, absolute or `~/...`. Absent: the one that ssh finds where
-    /// `placement prepare` of this version puts it, or that of this installation in a container. The
-    /// daemon stores the path on a host or cluster that it chose.
+    /// `placement prepare` of this version puts it, that of this installation in a container, or the one
+    /// in the PATH of a pod's image. The daemon stores the path on a host or cluster that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// How long a runtime there works on without its daemon, in milliseconds. Absent: without a limit
@@ -63,6 +64,8 @@ pub enum Engine {
     Podman(podman::ContainerEngine),
     /// Slurm's clients, for a job on a node of a cluster.
     Slurm(slurm::SlurmCluster),
+    /// `kubectl`, for a pod of a cluster.
+    Kubernetes(Box<kubernetes::KubernetesCluster>),
 }
 
 impl Engine {
@@ -74,6 +77,7 @@ impl Engine {
             Self::Ssh(_) => "ssh",
             Self::Podman(_) => "podman",
             Self::Slurm(_) => "slurm",
+            Self::Kubernetes(_) => "kubernetes",
         }
     }
 }
@@ -118,6 +122,7 @@ impl Placement {
             Engine::Ssh(ssh) => (Some(ssh.host.clone()), None),
             Engine::Podman(podman) => (None, Some(podman.image.clone())),
             Engine::Slurm(_) => (None, None),
+            Engine::Kubernetes(cluster) => (None, cluster.image().map(str::to_owned)),
         };
         Some(PlacementView { kind: self.engine.kind().to_owned(), name: self.name.clone(), host, image })
     }
@@ -131,6 +136,7 @@ impl Placement {
             Engine::Ssh(ssh) => format!("{} (placement `{name}`)", ssh.host),
             Engine::Podman(podman) => format!("a container of {} (placement `{name}`)", podman.image),
             Engine::Slurm(_) => format!("a Slurm job (placement `{name}`)"),
+            Engine::Kubernetes(_) => format!("a pod (placement `{name}`)"),
         }
     }
 
@@ -147,6 +153,10 @@ impl Placement {
         let error = error.with("placement", self.name.as_str());
         match &self.engine {
             Engine::Loopback | Engine::Slurm(_) => error,
+            Engine::Kubernetes(cluster) => match cluster.image() {
+                Some(image) => error.with("image", image),
+                None => error,
+            },
             Engine::Ssh(ssh) => error.with("host", ssh.host.as_str()),
             Engine::Podman(podman) => error.with("image", podman.image.as_str()),
         }
@@ -160,6 +170,7 @@ impl Placement {
             Engine::Ssh(ssh) => ssh.problem(),
             Engine::Podman(podman) => podman.problem(),
             Engine::Slurm(slurm) => slurm.problem(),
+            Engine::Kubernetes(cluster) => cluster.problem(),
         };
         let path = |field, path: Option<&str>| path.and_then(path_problem).map(|problem| (field, problem));
         let name = self.name.trim().is_empty().then_some(("name", "must not be empty"));
@@ -197,14 +208,14 @@ fn path_problem(path: &str) -> Option<&'static str> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementView {
-    /// Kind of the placement: `ssh`, `podman` or `slurm`.
+    /// Kind of the placement: `ssh`, `podman`, `slurm` or `kubernetes`.
     pub kind: String,
     /// Name of the placement in the config file at the worker's start.
     pub name: String,
     /// The host as ssh takes it; only of the kind `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The image; only of the kind `podman`.
+    /// The image; only of the kinds `podman` and `kubernetes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }

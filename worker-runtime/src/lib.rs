@@ -115,7 +115,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
-        Some(HOLD) => match placement::hold::run(args.next(), args.next()) {
+        Some(HOLD) => match placement::hold::run(args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },

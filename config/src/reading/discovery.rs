@@ -266,6 +266,11 @@ pub fn user_path(env: &Environment) -> Option<PathBuf> {
     user_link_path(env).map(|path| paths::resolve_absolute(&path))
 }
 
+/// Returns the folder of the user's config file; that of the root without a home.
+pub(crate) fn user_folder(home: Option<&Path>) -> PathBuf {
+    home.unwrap_or(Path::new("/")).join(USER_CONFIG)
+}
+
 /// As [`user_path`], with symbolic links as they are: a link may get another target.
 pub fn user_link_path(env: &Environment) -> Option<PathBuf> {
     env.home.as_ref().map(|home| home.join(USER_CONFIG).join(CONFIG_FILE))

@@ -1,10 +1,13 @@
-//! Reads `placements`: other machines and containers where workers run, and the key `placement` that
-//! selects one. Pure. They count only in the user's own file: options of a client can run commands.
+//! Reads `placements`: other machines, containers and pods where workers run, and the key `placement`
+//! that selects one. They count only in the user's own file: options of a client can run commands.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use subagent_protocol::placement::kubernetes::manifest::PodManifest;
+use subagent_protocol::placement::kubernetes::{KubernetesCluster, PLACED_IN_POD};
 use subagent_protocol::placement::podman::ContainerEngine;
 use subagent_protocol::placement::slurm::SlurmCluster;
 use subagent_protocol::placement::ssh::RemoteHost;
@@ -20,14 +23,32 @@ use crate::error::FieldPath;
 use crate::model::{Config, Launcher};
 use crate::policy::Position;
 use crate::start::wire::millis;
+use crate::{discovery, regular, syntax};
 
 pub(crate) const PLACEMENTS: &str = "placements";
 /// The keys of each kind.
-const KEYS: [(&str, &[&str]); 3] = [
+const KEYS: [(&str, &[&str]); 4] = [
     ("ssh", &["kind", "host", "cwd", "args", "program", "lease"]),
     ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program", "lease"]),
     ("slurm", &["kind", "cwd", "args", "folder", "program", "lease"]),
+    (
+        "kubernetes",
+        &[
+            "kind",
+            "template",
+            "cwd",
+            "namespace",
+            "context",
+            "container",
+            "args",
+            "folder",
+            "program",
+            "lease",
+        ],
+    ),
 ];
+/// Maximum length of the manifest of a pod in bytes.
+const MAX_MANIFEST_BYTES: usize = 256 * 1024;
 /// The name for this machine, which overrides the config.
 pub const LOCAL: &str = "local";
 /// Maximum length of a name in bytes.
@@ -50,9 +71,10 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
         Some(value) => Ok(required_string(value, || at(key))?.trim().to_owned()),
         None => refuse(at(key), format!("is missing; write {example}")),
     };
-    let kind = required("kind", "`kind: ssh`, `kind: podman` or `kind: slurm`")?;
+    let kind = required("kind", "`kind: ssh`, `kind: podman`, `kind: slurm` or `kind: kubernetes`")?;
     let Some((_, keys)) = KEYS.iter().find(|(known, _)| *known == kind) else {
-        return refuse(at("kind"), "must be `ssh`, `podman` or `slurm`, the kinds of this version");
+        let known = "must be `ssh`, `podman`, `slurm` or `kubernetes`, the kinds of this version";
+        return refuse(at("kind"), known);
     };
     if let Some(key) = given.keys().find(|key| !keys.contains(&key.as_str())) {
         let place = FieldPath::Entry { field: field.clone(), key: key.clone() };
@@ -67,6 +89,18 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
         "slurm" => {
             let folder = trimmed(given.get("folder"), || at("folder"))?;
             Engine::Slurm(SlurmCluster { args, folder: folder.unwrap_or_else(|| PLACED_THERE.to_owned()) })
+        }
+        "kubernetes" => {
+            let text = |key: &str| trimmed(given.get(key), || at(key));
+            Engine::Kubernetes(Box::new(KubernetesCluster {
+                context: text("context")?,
+                namespace: text("namespace")?,
+                args,
+                template: required("template", "the path of the manifest of a pod")?,
+                container: text("container")?,
+                folder: text("folder")?.unwrap_or_else(|| PLACED_IN_POD.to_owned()),
+                manifest: None,
+            }))
         }
         _ => {
             let image = required("image", "the image as podman takes it")?;
@@ -100,6 +134,64 @@ fn lease(given: &Map<String, Value>, place: impl Fn() -> FieldPath) -> CheckResu
         Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).ok().map(millis)),
         None => refuse(place(), "must be a time between a second and a year, like 2h, 30m or 90s"),
     }
+}
+
+/// Returns the placement as a worker gets it. Mounts of a container count from the working folder here,
+/// and the manifest of a pod is read.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR{template}` for a manifest that cannot be used.
+pub fn completed(placement: Placement, cwd: &Path, home: Option<&Path>) -> Result<Placement> {
+    let name = &placement.name;
+    let engine = match placement.engine {
+        Engine::Podman(podman) => Engine::Podman(podman.mounted_from(cwd, home)),
+        Engine::Kubernetes(cluster) => {
+            let (path, manifest) = manifest(name, &cluster.template, home)?;
+            let template = path.display().to_string();
+            Engine::Kubernetes(Box::new(KubernetesCluster {
+                template,
+                manifest: Some(Box::new(manifest)),
+                ..*cluster
+            }))
+        }
+        other => other,
+    };
+    let placement = Placement { engine, ..placement };
+    if let (Engine::Kubernetes(cluster), Some((field, problem))) = (&placement.engine, placement.problem()) {
+        let path = if field == "template" { cluster.template.as_str() } else { field };
+        return Err(unusable(&placement.name, path, problem));
+    }
+    Ok(placement.with_home(home))
+}
+
+/// Reads the manifest of a pod. A relative path counts from the folder of the user's config file.
+fn manifest(name: &str, written: &str, home: Option<&Path>) -> Result<(PathBuf, PodManifest)> {
+    let path = match (written.strip_prefix("~/"), home) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => discovery::user_folder(home).join(written),
+    };
+    let shown = path.display().to_string();
+    let failed = |why: &str| unusable(name, &shown, why);
+    let bytes = regular::read(&path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
+    if bytes.len() > MAX_MANIFEST_BYTES {
+        return Err(failed(&format!("has more than {MAX_MANIFEST_BYTES} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| failed("is not UTF-8"))?;
+    let value = syntax::parse(&text).map_err(|problem| {
+        let line = problem.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        failed(&format!("cannot be read: {}{line}", problem.problem))
+    })?;
+    let manifest = serde_json::from_value(value)
+        .map_err(|error| failed(&format!("is no manifest of a pod: {error}")))?;
+    Ok((path, manifest))
+}
+
+fn unusable(name: &str, template: &str, why: &str) -> Error {
+    let message = format!("the template {template} of the placement `{name}` {why}");
+    Error::new(Code::ConfigParseError, message)
+        .with("placement", name)
+        .with("template", template)
+        .recommend(format!("correct it, then run `subagent placement check {name}`"))
 }
 
 /// Returns why this is no name of a placement or host.
@@ -286,6 +378,42 @@ mod tests {
             ("folder", json!("relative")),
             ("host", json!("x")),
             ("cwd", json!(null)),
+        ] {
+            let mut bad = good.clone();
+            bad[key] = value;
+            assert!(read(json!({"one": bad.clone()})).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_pod_has_a_template_that_is_read_at_the_start() {
+        let home = tempfile::tempdir().unwrap();
+        let good =
+            json!({"kind": "kubernetes", "template": "~/pod.yaml", "cwd": "/work", "namespace": "agents"});
+        let found = read(json!({"pods": good.clone()})).unwrap().remove("pods").unwrap();
+        let completed = |text: &str| {
+            std::fs::write(home.path().join("pod.yaml"), text).unwrap();
+            super::completed(found.clone(), home.path(), Some(home.path()))
+        };
+        let pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: agent, image: 'agents:1'}]\n";
+        let Engine::Kubernetes(cluster) = completed(pod).unwrap().engine else { panic!() };
+        assert_eq!((cluster.image(), cluster.folder.as_str()), (Some("agents:1"), "/tmp/subagent"));
+        for (text, why) in [
+            ("kind: [", "template"),
+            ("a: b", "kind: Pod"),
+            ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}", "metadata.name"),
+            ("apiVersion: v1\nkind: Pod\nspec: 7", "no manifest"),
+        ] {
+            let error = completed(text).unwrap_err();
+            assert_eq!(error.code, Code::ConfigParseError);
+            assert!(error.message.contains(why), "{error}");
+        }
+        for (key, value) in [
+            ("template", json!(null)),
+            ("namespace", json!("A")),
+            ("args", json!(["--token=x"])),
+            ("folder", json!("x")),
+            ("image", json!("x")),
         ] {
             let mut bad = good.clone();
             bad[key] = value;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use subagent_protocol::api::StartWorker;
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::placement::{Engine, Placement};
+use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
 
 use super::wire::argument;
-use crate::model;
+use crate::{model, placements};
 
 /// Why no preferred sandbox applies.
 pub const NO_SANDBOX: &str = "it runs on a placement, where this version applies no sandbox";
@@ -20,7 +20,7 @@ pub const NO_SANDBOX: &str = "it runs on a placement, where this version applies
 /// and the program is looked up there. Mounts of a container count from the working folder here.
 ///
 /// # Errors
-/// `SANDBOX_UNAVAILABLE{missing}`, `INVALID_ARGUMENT{placement,field}`.
+/// `SANDBOX_UNAVAILABLE{missing}`, `INVALID_ARGUMENT{placement,field}`, `CONFIG_PARSE_ERROR{template}`.
 pub fn placed(
     request: StartWorker,
     remote: Placement,
@@ -62,11 +62,7 @@ pub fn placed(
         (bytes(name), bytes(value))
     });
     let cwd = PathBuf::from(&remote.cwd);
-    let engine = match remote.engine {
-        Engine::Podman(podman) => Engine::Podman(podman.mounted_from(&request.cwd, home)),
-        other => other,
-    };
-    let remote = Placement { engine, ..remote }.with_home(home);
+    let remote = placements::completed(remote, &request.cwd, home)?;
     Ok(StartWorker {
         // Its tasks run on this machine.
         task_env: if request.delegation.is_some() { request.env } else { Vec::new() },

@@ -1,7 +1,7 @@
-//! What the exit of an engine's own client means: `ssh`, `podman`, `docker` or one of Slurm, each with
-//! the words that it uses.
+//! What the exit of an engine's own client means: `ssh`, `podman`, `docker`, `kubectl` or one of Slurm,
+//! each with the words that it uses.
 
-use super::{Engine, Placement, podman, slurm, ssh};
+use super::{Engine, Placement, kubernetes, podman, slurm, ssh};
 use crate::error::{Code, Error};
 
 /// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
@@ -47,7 +47,7 @@ impl ClientFailure<'_> {
                     .recommend(check)
             }
             Self::Exited(Some(code), said)
-                if NO_PROGRAM.contains(&code) || slurm::is_program_missing(&placement.engine, said) =>
+                if NO_PROGRAM.contains(&code) || is_program_missing(&placement.engine, said) =>
             {
                 let message = format!("there is no usable subagent-runtime {}", placement.located());
                 not_prepared(message, cleaned(said))
@@ -59,11 +59,15 @@ impl ClientFailure<'_> {
                     .recommend(format!("run `subagent placement prepare {name}`, which fetches it"))
             }
             Self::Exited(code, said) if is_of_client(&placement.engine, code, said) => {
-                let said = cleaned(said);
+                let said = match &placement.engine {
+                    Engine::Kubernetes(_) => cleaned(&kubernetes::without_log(said)),
+                    _ => cleaned(said),
+                };
                 let (reason, advice) = match &placement.engine {
                     Engine::Ssh(ssh) => ssh.reason_of(&said, &check),
                     Engine::Podman(podman) => podman.reason_of(&said, name),
                     Engine::Slurm(_) => slurm::reason_of(&said, &check),
+                    Engine::Kubernetes(_) => kubernetes::reason_of(&said, &check),
                     Engine::Loopback => ("client", check),
                 };
                 let failed = if placement.engine.starts_places() { "used" } else { "reached" };
@@ -97,7 +101,18 @@ pub fn is_of_client(engine: &Engine, code: Option<i32>, said: &[u8]) -> bool {
             podman::CLIENT_FAILED.contains(&code) || podman::is_of_docker(said)
         }
         (Engine::Slurm(_), Some(_)) => slurm::is_of_client(said),
+        (Engine::Kubernetes(_), Some(0)) => false,
+        (Engine::Kubernetes(_), Some(_)) => kubernetes::is_of_client(said),
         (Engine::Loopback, Some(_)) => false,
+    }
+}
+
+/// Whether the place has no such program.
+fn is_program_missing(engine: &Engine, said: &[u8]) -> bool {
+    match engine {
+        Engine::Slurm(_) => slurm::is_program_missing(said),
+        Engine::Kubernetes(_) => kubernetes::is_program_missing(said),
+        Engine::Loopback | Engine::Ssh(_) | Engine::Podman(_) => false,
     }
 }
 
@@ -106,6 +121,7 @@ fn client(placement: &Placement) -> &str {
     match &placement.engine {
         Engine::Podman(podman) => podman.client(),
         Engine::Slurm(_) => slurm::CLIENT,
+        Engine::Kubernetes(_) => kubernetes::CLIENT,
         Engine::Ssh(_) | Engine::Loopback => ssh::CLIENT,
     }
 }

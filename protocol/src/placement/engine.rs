@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use super::{Engine, slurm};
+use super::kubernetes::{self, KubernetesCluster};
+use super::slurm::{self, SlurmCluster};
+use super::{Engine, Placement};
 
 /// A command line of an engine's own client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +36,11 @@ impl ClientCommand {
 pub struct PlaceStart<'a> {
     /// The name of the place.
     pub name: &'a str,
+    /// The id of the worker.
+    pub worker: &'a str,
     /// The number of the runtime.
     pub number: u64,
-    /// The worker's folder, at the same path here and there.
+    /// The worker's folder there.
     pub folder: &'a Path,
     /// Path of the runtime there.
     pub program: &'a str,
@@ -75,12 +79,165 @@ pub enum PlaceStatus {
     },
 }
 
+/// What a client of an engine has printed.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientOutput<'a> {
+    /// Whether it ended with 0.
+    pub success: bool,
+    /// Standard output.
+    pub stdout: &'a [u8],
+    /// Standard error.
+    pub stderr: &'a [u8],
+}
+
+/// An engine that has a queue for the places of runtimes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlaceQueue {
+    /// Jobs of Slurm, which share a folder with this machine.
+    Slurm(SlurmCluster),
+    /// Pods of Kubernetes, which share nothing with this machine.
+    Kubernetes(Box<KubernetesCluster>),
+}
+
+impl PlaceQueue {
+    /// Returns the engine's word for a place.
+    #[must_use]
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Self::Slurm(_) => "job",
+            Self::Kubernetes(_) => "pod",
+        }
+    }
+
+    /// Returns the name of the place of a runtime. `state` tells apart state dirs that have workers with
+    /// the same ids.
+    #[must_use]
+    pub fn place_name(&self, state: &str, worker: &str, incarnation: u64) -> String {
+        match self {
+            Self::Slurm(_) => place_name(state, worker, incarnation),
+            Self::Kubernetes(_) => kubernetes::pod_name(state, worker, incarnation),
+        }
+    }
+
+    /// Returns the command that shows the place of a name.
+    #[must_use]
+    pub fn look(&self, name: &str) -> ClientCommand {
+        match self {
+            Self::Slurm(slurm) => slurm.look(name),
+            Self::Kubernetes(cluster) => cluster.look(name),
+        }
+    }
+
+    /// Returns what [`Self::look`] has found; `None` if the client has failed or cannot be understood.
+    #[must_use]
+    pub fn seen(&self, name: &str, output: &ClientOutput<'_>) -> Option<PlaceStatus> {
+        match self {
+            Self::Slurm(_) => output.success.then(|| slurm::status(&String::from_utf8_lossy(output.stdout))),
+            Self::Kubernetes(cluster) => cluster.seen(name, output),
+        }
+    }
+
+    /// Returns the command that asks for the place of a runtime. Asked for twice, there is one.
+    #[must_use]
+    pub fn start(&self, start: &PlaceStart<'_>) -> ClientCommand {
+        match self {
+            Self::Slurm(slurm) => slurm.start(start),
+            Self::Kubernetes(cluster) => cluster.start(start),
+        }
+    }
+
+    /// Returns whether a failed [`Self::start`] says that the place was asked for before.
+    #[must_use]
+    pub fn is_asked_before(&self, said: &[u8]) -> bool {
+        match self {
+            // A second job waits for the end of the first one.
+            Self::Slurm(_) => false,
+            Self::Kubernetes(_) => kubernetes::is_taken(said),
+        }
+    }
+
+    /// Returns the command that runs a program in a place, with standard input and output as they are.
+    #[must_use]
+    pub fn exec(&self, handle: &str, program: &str, words: &[&str]) -> ClientCommand {
+        match self {
+            Self::Slurm(slurm) => slurm.exec(handle, program, words),
+            Self::Kubernetes(cluster) => cluster.exec(handle, program, words),
+        }
+    }
+
+    /// Returns the command that ends the place of a name. It succeeds if there is none.
+    #[must_use]
+    pub fn end(&self, name: &str) -> ClientCommand {
+        match self {
+            Self::Slurm(slurm) => slurm.end(name),
+            Self::Kubernetes(cluster) => cluster.end(name),
+        }
+    }
+
+    /// Returns the command that shows the output of a place that has ended; `None` if it is in the
+    /// worker's folder, in the file [`slurm::JOB_LOG`].
+    #[must_use]
+    pub fn log(&self, name: &str) -> Option<ClientCommand> {
+        match self {
+            Self::Slurm(_) => None,
+            Self::Kubernetes(cluster) => Some(cluster.log(name)),
+        }
+    }
+
+    /// Returns whether the worker's folder is at the same path here and in its places, and outlives them.
+    #[must_use]
+    pub fn shares_folder(&self) -> bool {
+        match self {
+            Self::Slurm(_) => true,
+            Self::Kubernetes(_) => false,
+        }
+    }
+
+    /// Returns whether the engine keeps a place that has ended until it is asked to end it.
+    #[must_use]
+    pub fn keeps_ended(&self) -> bool {
+        match self {
+            Self::Slurm(_) => false,
+            Self::Kubernetes(_) => true,
+        }
+    }
+
+    /// Returns whether a place with this state will soon have ended.
+    #[must_use]
+    pub fn is_ending(&self, state: &str) -> bool {
+        match self {
+            Self::Slurm(_) => state == slurm::COMPLETING,
+            Self::Kubernetes(_) => state == kubernetes::status::TERMINATING,
+        }
+    }
+
+    /// Returns whether a place with this final state has ended by itself without a failure.
+    #[must_use]
+    pub fn is_completed(&self, state: &str) -> bool {
+        match self {
+            Self::Slurm(_) => state == slurm::COMPLETED,
+            Self::Kubernetes(_) => state == kubernetes::status::COMPLETED,
+        }
+    }
+
+    /// Returns whether a place with this final state, in which no runtime was started, lacks something.
+    /// Any other end was wanted.
+    #[must_use]
+    pub fn is_not_prepared(&self, state: &str) -> bool {
+        match self {
+            Self::Slurm(_) => state == slurm::FAILED,
+            Self::Kubernetes(_) => kubernetes::status::is_not_prepared(state),
+        }
+    }
+}
+
 impl Engine {
     /// Returns the engine that has a queue for the places of runtimes.
     #[must_use]
-    pub fn queue(&self) -> Option<&slurm::SlurmCluster> {
+    pub fn queue(&self) -> Option<PlaceQueue> {
         match self {
-            Self::Slurm(slurm) => Some(slurm),
+            Self::Slurm(slurm) => Some(PlaceQueue::Slurm(slurm.clone())),
+            Self::Kubernetes(cluster) => Some(PlaceQueue::Kubernetes(cluster.clone())),
             Self::Loopback | Self::Ssh(_) | Self::Podman(_) => None,
         }
     }
@@ -88,7 +245,21 @@ impl Engine {
     /// Returns whether each runtime has a place of its own, which ends with it.
     #[must_use]
     pub fn starts_places(&self) -> bool {
-        matches!(self, Self::Podman(_) | Self::Slurm(_))
+        matches!(self, Self::Podman(_) | Self::Slurm(_) | Self::Kubernetes(_))
+    }
+
+    /// Returns whether processes of a place have other ids there than on the machine that it is on.
+    #[must_use]
+    pub fn has_own_pids(&self) -> bool {
+        matches!(self, Self::Podman(_) | Self::Kubernetes(_))
+    }
+}
+
+impl Placement {
+    /// Returns the names of the variables of this process that change what the client of the engine does.
+    pub fn hidden_variables(&self) -> impl Iterator<Item = std::ffi::OsString> {
+        let is_slurm = matches!(self.engine, Engine::Slurm(_));
+        slurm::variables_about_jobs().filter(move |_| is_slurm)
     }
 }
 

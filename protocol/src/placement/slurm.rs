@@ -6,7 +6,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Engine;
 use super::engine::{ClientCommand, PlaceStart, PlaceStatus};
 use super::podman::HOLD;
 use super::ssh::line;
@@ -23,10 +22,14 @@ pub const JOB_LOG: &str = "job.log";
 
 /// The state of a job whose script has ended by itself.
 pub const COMPLETED: &str = "COMPLETED";
+/// The state of a job whose script has failed.
+pub const FAILED: &str = "FAILED";
+/// The state of a job whose processes are being ended.
+pub const COMPLETING: &str = "COMPLETING";
 /// States after which no process of a job runs. Each other one may have processes, also `NODE_FAIL`: the
 /// controller has only lost the node.
 const ENDED: [&str; 8] =
-    ["BOOT_FAIL", "CANCELLED", COMPLETED, "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"];
+    ["BOOT_FAIL", "CANCELLED", COMPLETED, "DEADLINE", FAILED, "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"];
 /// Short options of `sbatch` without a value, which may stand before others in one word.
 const WITHOUT_VALUE: &str = "HIOQVWhkosv";
 /// States in which a job has not begun.
@@ -266,8 +269,8 @@ pub fn is_unknown(said: &[u8]) -> bool {
 }
 
 /// Whether the node has no such program.
-pub(super) fn is_program_missing(engine: &Engine, said: &[u8]) -> bool {
-    matches!(engine, Engine::Slurm(_)) && String::from_utf8_lossy(said).contains("error: execve(): ")
+pub(super) fn is_program_missing(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).contains("error: execve(): ")
 }
 
 /// Returns why a client failed, as a word, and what to do.
@@ -291,8 +294,8 @@ pub(super) fn reason_of(said: &str, check: &str) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Placement;
     use super::super::client::ClientFailure;
+    use super::super::{Engine, Placement};
     use super::*;
     use crate::error::Code;
 
@@ -309,6 +312,7 @@ mod tests {
         let name = super::super::engine::place_name("0a1b2c3d", "w_1", 3);
         let started = cluster.start(&PlaceStart {
             name: &name,
+            worker: "w_1",
             number: 3,
             folder: Path::new("/scratch/me/placed/w_1"),
             program: "/scratch/me/it's/subagent-runtime",

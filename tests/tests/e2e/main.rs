@@ -105,6 +105,17 @@ mod podman {
     mod turns;
 }
 
+mod kubernetes {
+    //! Workers in pods, with a real `kubectl` and a fake API server.
+    mod api;
+    mod bad;
+    mod cluster;
+    mod exec;
+    mod pods;
+    mod queue;
+    mod turns;
+}
+
 mod slurm {
     //! Workers in jobs of a real Slurm cluster.
     mod bad;

@@ -1,5 +1,5 @@
-//! `subagent-runtime hold FOLDER [NUMBER]`: the first process of a container or job. It reaps, starts
-//! `submit` for those that ask, and ends when no runtime and no guard of the worker lives.
+//! `subagent-runtime hold [--create] FOLDER [NUMBER]`: the first process of a container, job or pod. It
+//! reaps, starts `submit` for those that ask, and ends when no runtime and no guard of the worker lives.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,30 +17,46 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, geteuid};
 
+use subagent_protocol::placement::kubernetes::CREATE;
 use subagent_protocol::placement::slurm::JOB_FILE;
 
 use super::dial::kill_listener;
 use super::folder::{PlacedFolder, WorkerLock};
+use super::there;
 
 /// Time in which a runtime must be started.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The first and the longest pause between two looks at a live runtime. A process that ends resets it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
+/// Time that a place with the only copy of the journal stays after the end of its runtime. The daemon
+/// ends it once it has the journal.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Time limit for the end of the guard after the engine has asked for the end.
 const GUARD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Holds the place until its runtime has ended. With a number, it serves `subagent-runtime relay`: an
-/// engine may end all processes of a command with it, and not what this process starts.
+/// engine may end all processes of a command with it, and not what this process starts. With
+/// `--create`, the folder is created: the place shares none with the daemon. Then it also stays for
+/// the rest of the journal.
 ///
 /// # Errors
 ///
 /// Of the system, or the folder cannot be used. Then the place ends.
-pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Result<()> {
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     super::set_name(c"subagent-hold");
+    let mut arguments = arguments.peekable();
+    let creates = arguments.next_if(|word| word == CREATE).is_some();
     let missing = || io::Error::new(io::ErrorKind::InvalidInput, "the argument must be a worker's folder");
-    let folder = PlacedFolder::at(folder.map(PathBuf::from).ok_or_else(missing)?)?;
-    let served = number.map(|number| HoldSocket::listen(&folder, &number)).transpose()?;
+    let path = there::path(&arguments.next().ok_or_else(missing)?)?;
+    let folder = match (creates, path.parent()) {
+        (true, Some(root)) => {
+            let worker = super::worker_id(path.file_name().map(ToOwned::to_owned))?;
+            PlacedFolder::create(root, &worker)?
+        }
+        _ => PlacedFolder::at(path)?,
+    };
+    let served = arguments.next().map(|number| HoldSocket::listen(&folder, &number, !creates)).transpose()?;
     // The runtime outlives `submit`, and becomes a child of this process.
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut signals = SigSet::empty();
@@ -51,6 +67,7 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
     signals.thread_block()?;
     let pending = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (mut pause, mut look_at) = (FIRST_PAUSE, Instant::now() + START_TIMEOUT);
+    let mut ended = None;
     loop {
         let left = look_at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         let timeout = PollTimeout::try_from(left).map_err(io::Error::other)?;
@@ -75,7 +92,10 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
             continue;
         }
         if !lives(&folder) {
-            return Ok(());
+            let since = *ended.get_or_insert_with(Instant::now);
+            if !creates || !was_started(&folder) || since.elapsed() >= LINGER_TIMEOUT {
+                return Ok(());
+            }
         }
         // Another process may look at a lock at this moment, and this one not be the parent of all
         // others in the container. So the end of the last one is not enough to wait for.
@@ -100,24 +120,17 @@ struct HoldSocket {
 }
 
 impl HoldSocket {
-    fn listen(folder: &PlacedFolder, number: &OsString) -> io::Result<Self> {
+    /// `names`: whether the job names itself, for a daemon that shares the folder.
+    fn listen(folder: &PlacedFolder, number: &OsString, names: bool) -> io::Result<Self> {
         let path = super::relay::socket(folder, number);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             // Of a process with this number that was killed.
             _ => {}
         }
-        let of_job = |name: &str| {
-            let missing = |error| io::Error::other(format!("{name}: {error}"));
-            std::env::var(name).map_err(missing)
-        };
-        let (job, cluster) = (of_job("SLURM_JOB_ID")?, of_job("SLURM_CLUSTER_NAME")?);
-        let named = folder.path().join(format!("{JOB_FILE}{}", number.display()));
-        // Whole or not at all: the daemon takes a missing one for a place without processes.
-        let new = named.with_extension("new");
-        std::fs::write(&new, format!("{job} {cluster}\n"))?;
-        std::fs::File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, &named)?;
+        if names {
+            name_job(folder, number)?;
+        }
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path })
@@ -148,6 +161,21 @@ impl HoldSocket {
     }
 }
 
+/// Writes the file with the job of Slurm that holds the place.
+fn name_job(folder: &PlacedFolder, number: &OsString) -> io::Result<()> {
+    let of_job = |name: &str| {
+        let missing = |error| io::Error::other(format!("{name}: {error}"));
+        std::env::var(name).map_err(missing)
+    };
+    let (job, cluster) = (of_job("SLURM_JOB_ID")?, of_job("SLURM_CLUSTER_NAME")?);
+    let named = folder.path().join(format!("{JOB_FILE}{}", number.display()));
+    // Whole or not at all: the daemon takes a missing one for a place without processes.
+    let new = named.with_extension("new");
+    std::fs::write(&new, format!("{job} {cluster}\n"))?;
+    std::fs::File::open(&new)?.sync_all()?;
+    std::fs::rename(&new, &named)
+}
+
 impl Drop for HoldSocket {
     fn drop(&mut self) {
         // It goes with the folder otherwise.
@@ -166,6 +194,11 @@ fn reap() -> io::Result<bool> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether a runtime was started, as far as is known.
+fn was_started(folder: &PlacedFolder) -> bool {
+    folder.record().map_or(true, |record| record.incarnation > 0)
 }
 
 /// Whether a runtime or a guard lives. A lock that cannot be looked at now, as on a file system whose

@@ -2,13 +2,14 @@
 //! process that holds the place starts. Ends with its answer.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::folder::{Pauses, PlacedFolder};
+use super::there;
 
 /// Time in which the process that holds the place must listen: engines report a place as started
 /// before its first process runs.
@@ -31,7 +32,7 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
     let missing =
         || io::Error::new(io::ErrorKind::InvalidInput, "the arguments must be a folder and a number");
     let (folder, number) = folder.zip(number).ok_or_else(missing)?;
-    let path = socket(&PlacedFolder::at(PathBuf::from(folder))?, &number);
+    let path = socket(&PlacedFolder::at(there::path(&folder)?)?, &number);
     let mut pauses = Pauses::new(LISTEN_TIMEOUT);
     let mut answers = loop {
         match UnixStream::connect(&path) {
@@ -45,10 +46,25 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
     let mut request = answers.try_clone()?;
     std::thread::spawn(move || {
         // One that does not read the request does not answer either.
-        let _ = io::copy(&mut io::stdin().lock(), &mut request);
+        let _ = forward(&mut io::stdin().lock(), &mut request);
         let _ = request.shutdown(Shutdown::Write);
     });
-    let mut stdout = io::stdout().lock();
-    io::copy(&mut answers, &mut stdout)?;
-    stdout.flush()
+    forward(&mut answers, &mut io::stdout().lock())
+}
+
+/// Copies until the end. Not `io::copy`: its `splice` holds the lock of a pipe while it waits for the
+/// socket, so nothing could read what is in the pipe.
+fn forward(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return to.flush(),
+            Ok(length) => {
+                to.write_all(&buffer[..length])?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }

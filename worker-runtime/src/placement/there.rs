@@ -46,12 +46,21 @@ pub(super) struct Problem {
 ///
 /// # Errors
 ///
-/// Without an absolute `HOME`.
+/// Without an absolute `HOME`, if the folder is below it.
 pub(super) fn root(given: Option<PathBuf>) -> io::Result<PathBuf> {
     match given {
-        Some(root) => Ok(root),
+        Some(root) => path(root.as_os_str()),
         None => expanded(PLACED_THERE),
     }
+}
+
+/// Expands a leading `~` of a path to the home of this process.
+///
+/// # Errors
+///
+/// Without an absolute `HOME`, if the path has one.
+pub(super) fn path(written: &OsStr) -> io::Result<PathBuf> {
+    written.to_str().map_or_else(|| Ok(PathBuf::from(written)), expanded)
 }
 
 /// Completes the start with what this machine has. `folder` is the worker's.

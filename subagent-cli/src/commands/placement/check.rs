@@ -1,4 +1,4 @@
-//! `placement check`: what a worker on another machine, in a container or in a job needs, step by step.
+//! `placement check`: what a worker on another machine, in a container, job or pod needs, step by step.
 //! The first step that fails is the error of the command.
 
 use clap::Args;
@@ -10,7 +10,7 @@ use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalRuntime, SHORT, over_ssh};
-use super::{NamedPlacement, cluster, container};
+use super::{NamedPlacement, cluster, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -19,7 +19,7 @@ use crate::output::CliOutcome;
 /// Check that workers can run on another machine, in a container or on a cluster
 ///
 /// Looks for the host or image, the runtime of this version and the folder there, and opens and ends a
-/// stream, a container or a job. It starts no agent: `subagent worker start --on NAME` does.
+/// stream, a container, a job or a pod. It starts no agent: `subagent worker start --on NAME` does.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,6 +47,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
             Engine::Ssh(host) => checked(placement, host, &program, &mut steps).await,
             Engine::Podman(engine) => container::checked(placement, engine, &runtime, &mut steps).await,
             Engine::Slurm(slurm) => cluster::checked(placement, slurm, &program, &mut steps).await,
+            Engine::Kubernetes(cluster) => pod::checked(placement, cluster, &program, &mut steps).await,
             // No config file has one.
             Engine::Loopback => Ok(()),
         }
@@ -60,6 +61,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
         Engine::Ssh(host) => data["host"] = json!(host.host),
         Engine::Podman(engine) => data["image"] = json!(engine.image),
         Engine::Slurm(slurm) => data["folder"] = json!(slurm.folder),
+        Engine::Kubernetes(cluster) => data["image"] = json!(cluster.image()),
         Engine::Loopback => {}
     }
     Ok(CliOutcome::report("placement.checked", data, lines.join("\n")))
@@ -128,4 +130,4 @@ pub(super) fn folder_of(placement: &Placement, printed: &remote::Printed) -> Res
 }
 
 /// The id of a worker that does not exist.
-const PROBE: &str = "w_0000000000";
+pub(super) const PROBE: &str = "w_0000000000";

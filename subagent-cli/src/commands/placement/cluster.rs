@@ -4,28 +4,22 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::json;
 use subagent_protocol::Code;
 use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::client::cleaned;
-use subagent_protocol::placement::engine::{ClientCommand, PlaceStart, PlaceStatus};
+use subagent_protocol::placement::engine::{PlaceQueue, PlaceStart};
 use subagent_protocol::placement::slurm::{self, JOB_LOG, SlurmCluster};
-use subagent_protocol::placement::ssh::{path_word, program_beside};
-use tokio::process::Command;
-use tokio::time::{Instant, sleep};
+use subagent_protocol::placement::ssh::program_beside;
 
-use super::check::{PassedStep, folder_of, same_version};
+use super::check::{PROBE, PassedStep};
 use super::prepare::has_no_program;
-use super::remote::{self, LocalProgram, LocalRuntime, Printed, SHORT, command};
+use super::queue::{self, CheckPlace, run};
+use super::remote::{LocalProgram, LocalRuntime};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
-
-/// Time limit until the job of the check runs.
-const QUEUE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(250);
 
 /// Checks the clients and the shared folder, and starts and ends a job.
 pub(super) async fn checked(
@@ -40,7 +34,8 @@ pub(super) async fn checked(
     found("engine", name.unwrap_or_else(|| "a cluster without a name".to_owned()));
     let folder = shared_folder(cluster)?;
     let job = format!("subagent-check-{}", std::process::id());
-    let outcome = ran(placement, cluster, (&job, folder.path(), program), &mut found).await;
+    let queue = PlaceQueue::Slurm(cluster.clone());
+    let outcome = ran(placement, &queue, (&job, folder.path(), program), &mut found).await;
     let ended = run(placement, cluster.end(&job)).await;
     outcome?;
     ended?;
@@ -51,47 +46,23 @@ pub(super) async fn checked(
 /// Starts a job as for a worker, and looks at the runtime and the folder in it.
 async fn ran(
     placement: &Placement,
-    cluster: &SlurmCluster,
+    queue: &PlaceQueue,
     (name, folder, program): (&str, &Path, &str),
     found: &mut impl FnMut(&'static str, String),
 ) -> Result<()> {
-    run(placement, cluster.start(&PlaceStart { name, number: 1, folder, program })).await?;
-    let begun = Instant::now();
-    let job = loop {
-        let printed = run(placement, cluster.look(name)).await?;
-        let last = match slurm::status(&String::from_utf8_lossy(&printed.stdout)) {
-            PlaceStatus::Ready { handle } => break handle,
-            PlaceStatus::Waiting { reason: state, .. } | PlaceStatus::Held { state, .. } => state,
-            PlaceStatus::Gone { state, .. } => {
-                let what = format!("its job ended at once ({state})");
-                return Err(not_usable(placement, program, folder, &what));
-            }
-            PlaceStatus::Absent => "not known".to_owned(),
-        };
-        if begun.elapsed() > QUEUE {
-            let message = format!("the job of the check waits for {} s ({last})", QUEUE.as_secs());
-            return Err(Failure::new(Code::PlacementUnreachable, message)
-                .with("placement", placement.name.as_str())
-                .with("reason", last)
-                .recommend(
-                    "workers wait too; correct `args` of the placement if the reason does not end by itself",
-                ));
+    let start = PlaceStart { name, worker: PROBE, number: 1, folder, program };
+    let job = match queue::started(placement, queue, &start).await? {
+        CheckPlace::Ready(job) => job,
+        CheckPlace::Ended(state) => {
+            let what = format!("its job ended at once ({state})");
+            return Err(not_usable(placement, program, folder, &what));
         }
-        sleep(PAUSE).await;
     };
-    let there = |words: &[&str]| {
-        let (first, rest) = words.split_first().unwrap_or((&program, &[]));
-        remote::run(placement, of_slurm(cluster.exec(&job, first, rest)), None, SHORT)
-    };
-    let version = there(&[program, "--version"]).await.map_err(|failure| {
-        let log = logged(folder);
-        if log.is_empty() { failure } else { not_usable(placement, program, folder, "its job ended") }
-    })?;
-    found("runtime", same_version(placement, program, &version)?);
-    let line = format!("cd {} && pwd", path_word(&placement.cwd));
-    let printed = there(&["/bin/sh", "-c", &line]).await?;
-    found("folder", folder_of(placement, &printed)?);
-    Ok(())
+    let looked = queue::looked_into(placement, queue, (&job, program), found).await;
+    looked.map_err(|failure| match logged(folder).is_empty() {
+        true => failure,
+        false => not_usable(placement, program, folder, "its job ended"),
+    })
 }
 
 /// The error for a cluster on which the process that holds the job does not start.
@@ -162,28 +133,4 @@ fn copied(own: &LocalProgram, program: &str) -> io::Result<bool> {
     new.as_file().sync_all()?;
     new.persist(path)?;
     Ok(true)
-}
-
-async fn run(placement: &Placement, command: ClientCommand) -> Result<Printed> {
-    let script = command.input.as_deref().map(written).transpose();
-    let script = script.map_err(|error| Failure::new(Code::StorageError, format!("a script: {error}")))?;
-    let client = command.program.clone();
-    let input = script.as_ref().map(tempfile::NamedTempFile::path);
-    let printed = remote::run(placement, of_slurm(command), input, SHORT).await?;
-    if printed.code == 0 { Ok(printed) } else { Err(printed.failure(placement, &client)) }
-}
-
-fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
-    let file = tempfile::NamedTempFile::new()?;
-    fs::write(file.path(), text)?;
-    Ok(file)
-}
-
-/// Returns a command of a client, without variables that change what its options mean.
-fn of_slurm(client: ClientCommand) -> Command {
-    let mut command = command(&client.program, client.arguments);
-    for name in slurm::variables_about_jobs() {
-        command.env_remove(name);
-    }
-    command
 }

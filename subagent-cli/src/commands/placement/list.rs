@@ -43,6 +43,12 @@ fn listed(one: &Placement) -> Value {
             json!({"image": image, "mounts": mounts, "args": args, "command": command})
         }
         Engine::Slurm(SlurmCluster { args, folder }) => json!({"args": args, "folder": folder}),
+        Engine::Kubernetes(cluster) => {
+            json!({
+                "template": cluster.template, "container": cluster.container, "namespace": cluster.namespace, "context": cluster.context,
+                "args": cluster.args, "folder": cluster.folder,
+            })
+        }
         Engine::Loopback => json!({}),
     };
     if let (Value::Object(listed), Value::Object(keys)) = (&mut listed, keys) {

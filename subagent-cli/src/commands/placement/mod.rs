@@ -1,15 +1,17 @@
-//! `placement`: other machines, containers and clusters where workers run. No daemon is involved.
+//! `placement`: other machines, containers, clusters and pods where workers run. No daemon is involved.
 
 mod check;
 mod cluster;
 mod container;
 mod list;
+mod pod;
 mod prepare;
+mod queue;
 mod remote;
 
 use clap::{Args, Subcommand};
 use subagent_config::placements;
-use subagent_protocol::placement::{Engine, Placement};
+use subagent_protocol::placement::Placement;
 
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
@@ -55,12 +57,6 @@ impl NamedPlacement {
     fn of(&self, context: &CliContext) -> Result<Placement> {
         let loaded = context.config(self.config.config.as_deref(), None)?;
         let placement = placements::by_name(&loaded.config, &self.placement)?.clone();
-        let engine = match placement.engine {
-            Engine::Podman(podman) => {
-                Engine::Podman(podman.mounted_from(&context.env.cwd, context.env.home.as_deref()))
-            }
-            other => other,
-        };
-        Ok(Placement { engine, ..placement }.with_home(context.env.home.as_deref()))
+        Ok(placements::completed(placement, &context.env.cwd, context.env.home.as_deref())?)
     }
 }

@@ -13,7 +13,7 @@ use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalProgram, LocalRuntime, SHORT, over_ssh};
-use super::{NamedPlacement, cluster, container};
+use super::{NamedPlacement, cluster, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -26,6 +26,7 @@ const UPLOAD: Duration = Duration::from_secs(600);
 ///
 /// The programs are sent through ssh into ~/.local/share/subagent/runtime there, or copied into the
 /// shared folder of a cluster, in a folder of their version. Earlier versions stay for the workers that they run.
+/// For a pod, it prints the lines that its image needs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,6 +45,7 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
             return block_on(container::prepared(placement, engine, &LocalRuntime::read()?));
         }
         Engine::Slurm(cluster) => return cluster::prepared(placement, cluster, &LocalRuntime::read()?),
+        Engine::Kubernetes(cluster) => return Ok(pod::prepared(placement, cluster, &LocalRuntime::read()?)),
         Engine::Loopback => return Err(Failure::argument("the loopback needs no preparation")),
     };
     has_no_program(placement)?;

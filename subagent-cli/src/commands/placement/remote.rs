@@ -10,6 +10,7 @@ use subagent_protocol::Code;
 use subagent_protocol::ids::hex;
 use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::client::{ClientFailure, is_of_client};
+use subagent_protocol::placement::kubernetes;
 use subagent_protocol::placement::podman::{self, ContainerEngine};
 use subagent_protocol::placement::slurm;
 use subagent_protocol::placement::ssh::{self, RemoteHost};
@@ -53,6 +54,7 @@ impl LocalRuntime {
     pub(super) fn program(&self, placement: &Placement) -> String {
         let own = || match &placement.engine {
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
+            Engine::Kubernetes(_) => kubernetes::PROGRAM.to_owned(),
             Engine::Slurm(cluster) => {
                 slurm::prepared_program(&cluster.folder, env!("CARGO_PKG_VERSION"), &self.own.sha256)
             }
@@ -138,6 +140,23 @@ impl Printed {
 /// exits are results.
 pub(super) async fn run(
     placement: &Placement,
+    command: Command,
+    stdin: Option<&Path>,
+    limit: Duration,
+) -> Result<Printed> {
+    let printed = output(placement, command, stdin, limit).await?;
+    match is_of_client(&placement.engine, Some(printed.code), &printed.stderr) {
+        true => Err(printed.failure(placement, "subagent-runtime")),
+        false => Ok(printed),
+    }
+}
+
+/// As [`run`], but only a client that gives no exit code has failed.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE`.
+pub(super) async fn output(
+    placement: &Placement,
     mut command: Command,
     stdin: Option<&Path>,
     limit: Duration,
@@ -161,10 +180,8 @@ pub(super) async fn run(
     });
     match ended.await {
         Ok(Ok(status)) => match status.code() {
-            Some(code) if !is_of_client(&placement.engine, Some(code), &err) => {
-                Ok(Printed { code, stdout: out, stderr: err })
-            }
-            code => Err(failed(ClientFailure::Exited(code, &err))),
+            Some(code) => Ok(Printed { code, stdout: out, stderr: err }),
+            None => Err(failed(ClientFailure::Exited(None, &err))),
         },
         Ok(Err(error)) => Err(failed(ClientFailure::NoClient(&error.to_string()))),
         Err(_) => Err(failed(ClientFailure::TimedOut(&err))),

@@ -1,5 +1,5 @@
 //! The commands that bring `subagent-runtime` to the place of a worker: on this machine, by ssh, in a
-//! container or in a job. Must not put anything of a start on a command line.
+//! container, in a job or in a pod. Must not put anything of a start on a command line.
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -14,16 +14,16 @@ use sha2::{Digest as _, Sha256};
 use subagent_config::environment::passes_on;
 use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::placement::client::{ClientFailure, cleaned, is_of_client};
-use subagent_protocol::placement::engine::place_name;
+use subagent_protocol::placement::engine::{ClientCommand, PlaceQueue, place_name};
+use subagent_protocol::placement::kubernetes;
 use subagent_protocol::placement::podman::{self, ContainerEngine, ContainerRun};
-use subagent_protocol::placement::slurm::{self, RELAY, SlurmCluster};
+use subagent_protocol::placement::slurm::{self, RELAY};
 use subagent_protocol::placement::ssh;
 use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
-use super::place::root_of;
-use super::queued::clean_client;
+use super::place::{placed_root, root_of};
 use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
 
@@ -37,9 +37,10 @@ pub(super) struct Carrier {
     placement: Placement,
     /// The runtime of this installation.
     runtime: PathBuf,
-    /// The folder of the workers that are placed on this machine or share a folder with it.
+    /// The folder of the workers that are placed on this machine or share a folder with it. For a pod,
+    /// it has only what this daemon has asked for.
     root: PathBuf,
-    /// The part of the names of containers and jobs that no other state dir has.
+    /// The part of the names of containers, jobs and pods that no other state dir has.
     state: String,
     /// The file of [`Self::token`].
     token: PathBuf,
@@ -50,18 +51,29 @@ impl Carrier {
         Self {
             placement: placement.clone(),
             runtime: setup.runtime_program.clone(),
-            root: root_of(placement, setup),
+            root: match &placement.engine {
+                Engine::Kubernetes(_) => placed_root(&setup.state_dir),
+                _ => root_of(placement, setup),
+            },
             state: hex(&Sha256::digest(setup.state_dir.as_os_str().as_bytes())[..4]),
             token: setup.runtime_dir.container_token(worker.as_str()),
         }
     }
 
-    /// The name of the container or job of a runtime.
+    /// The name of the container, job or pod of a runtime.
     pub(super) fn place_name(&self, worker: &WorkerId, incarnation: u64) -> String {
-        place_name(&self.state, worker.as_str(), incarnation)
+        match self.queue() {
+            Some(queue) => queue.place_name(&self.state, worker.as_str(), incarnation),
+            None => place_name(&self.state, worker.as_str(), incarnation),
+        }
     }
 
-    /// The folder of a worker, as a container and a job have it too.
+    /// The folder of a worker there.
+    pub(super) fn folder_there(&self, worker: &WorkerId) -> PathBuf {
+        self.root().unwrap_or_else(|| self.root.clone()).join(worker.as_str())
+    }
+
+    /// The folder of a worker on this machine. A container and a job have it too.
     pub(super) fn folder(&self, worker: &WorkerId) -> PathBuf {
         self.root.join(worker.as_str())
     }
@@ -82,7 +94,7 @@ impl Carrier {
     }
 
     /// The engine that has a queue.
-    pub(super) fn queue(&self) -> Option<&SlurmCluster> {
+    pub(super) fn queue(&self) -> Option<PlaceQueue> {
         self.placement.engine.queue()
     }
 
@@ -129,15 +141,21 @@ impl Carrier {
             // The daemon stores none without a program: see `with_program`.
             Engine::Ssh(_) | Engine::Slurm(_) => "subagent-runtime".to_owned(),
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
+            Engine::Kubernetes(_) => kubernetes::PROGRAM.to_owned(),
         })
     }
 
-    /// The folder of the placed workers; `None` where the place itself chooses it.
+    /// The folder of the placed workers there; `None` where the place itself chooses it.
     pub(super) fn root(&self) -> Option<PathBuf> {
-        match self.placement.engine {
+        match &self.placement.engine {
             Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) => Some(self.root.clone()),
+            Engine::Kubernetes(cluster) => Some(PathBuf::from(&cluster.folder)),
             Engine::Ssh(_) => None,
         }
+    }
+
+    pub(super) fn has_own_pids(&self) -> bool {
+        self.placement.engine.has_own_pids()
     }
 
     pub(super) fn is_container(&self) -> bool {
@@ -147,7 +165,7 @@ impl Carrier {
     fn container(&self) -> Option<&ContainerEngine> {
         match &self.placement.engine {
             Engine::Podman(podman) => Some(podman),
-            Engine::Loopback | Engine::Ssh(_) | Engine::Slurm(_) => None,
+            Engine::Loopback | Engine::Ssh(_) | Engine::Slurm(_) | Engine::Kubernetes(_) => None,
         }
     }
 
@@ -183,9 +201,10 @@ impl Carrier {
     /// Returns the command that runs `subagent-runtime submit` there. `handle` is that of a place in a
     /// queue, where the process that holds the place starts it: a job ends what its commands leave.
     pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64, handle: Option<&str>) -> Command {
-        if let (Some(slurm), Some(job)) = (self.queue(), handle) {
-            let (folder, number) = (self.folder(worker).display().to_string(), incarnation.to_string());
-            return clean_client(slurm.exec(job, &self.program(), &[RELAY, &folder, &number]));
+        if let (Some(queue), Some(handle)) = (self.queue(), handle) {
+            let folder = self.folder_there(worker).display().to_string();
+            let words = [RELAY, &folder, &incarnation.to_string()];
+            return self.client(queue.exec(handle, &self.program(), &words));
         }
         match self.container() {
             Some(container) => {
@@ -203,6 +222,15 @@ impl Carrier {
         self.command("dial", worker)
     }
 
+    /// Returns a command of the engine's client, without variables that change what its options mean.
+    pub(super) fn client(&self, command: ClientCommand) -> Command {
+        let mut client = clean(Command::new(command.program), command.arguments);
+        for name in self.placement.hidden_variables() {
+            client.env_remove(name);
+        }
+        client
+    }
+
     /// Returns the command that dials here, through the folder that a place shares with this machine.
     pub(super) fn dial_here(&self, worker: &WorkerId) -> Command {
         clean(Command::new(&self.runtime), ["dial", worker.as_str()].map(str::to_owned).into())
@@ -210,7 +238,7 @@ impl Carrier {
 
     fn command(&self, verb: &str, worker: &WorkerId) -> Command {
         match &self.placement.engine {
-            Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) => {
+            Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) | Engine::Kubernetes(_) => {
                 clean(Command::new(&self.runtime), [verb, worker.as_str()].map(str::to_owned).into())
             }
             Engine::Ssh(host) => {

@@ -3,6 +3,7 @@
 pub(crate) mod adoption;
 pub(crate) mod carrier;
 pub(crate) mod daemon_start;
+mod forgotten;
 pub(crate) mod health;
 pub(crate) mod journal;
 pub(crate) mod link;

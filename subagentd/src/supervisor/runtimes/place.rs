@@ -57,6 +57,8 @@ pub(crate) struct PlacedRuntime {
     handle: Option<String>,
     /// Whether the end of the newest runtime and its guard was proved.
     guard_gone: bool,
+    /// Whether the newest runtime ended with its place, which had the rest of its journal.
+    journal_lost: bool,
     /// Whether the owner accepted a second runtime: the next start ends the first one.
     supersedes: bool,
     pause: Duration,
@@ -165,6 +167,7 @@ impl RuntimePlace {
                 handle: None,
                 // Nothing was started yet.
                 guard_gone: row.incarnation == 0,
+                journal_lost: false,
                 supersedes: false,
                 pause: FIRST_PAUSE,
             })),
@@ -194,7 +197,35 @@ impl RuntimePlace {
         }
     }
 
-    /// Ends what is left of the container or job of a runtime. Returns whether the engine has taken
+    /// Whether pids of the runtime mean nothing outside of its place.
+    pub(crate) fn has_own_pids(&self) -> bool {
+        matches!(self, Self::Placed(placed) if placed.carrier.has_own_pids())
+    }
+
+    /// Whether the engine keeps the place of a runtime that has ended cleanly.
+    pub(crate) fn keeps_ended(&self) -> bool {
+        let Self::Placed(placed) = self else { return false };
+        placed.carrier.queue().is_some_and(|queue| queue.keeps_ended())
+    }
+
+    /// Whether the journal can end with its place, so that what has arrived must not be dropped.
+    pub(crate) fn may_vanish(&self) -> bool {
+        let Self::Placed(placed) = self else { return false };
+        placed.carrier.queue().is_some_and(|queue| !queue.shares_folder())
+    }
+
+    /// Whether the place of the newest runtime has ended with the rest of its journal.
+    pub(crate) fn is_journal_lost(&mut self) -> bool {
+        match self {
+            Self::Local => false,
+            Self::Placed(placed) => {
+                placed.see_journal();
+                placed.journal_lost
+            }
+        }
+    }
+
+    /// Ends what is left of the container, job or pod of a runtime. Returns whether the engine has taken
     /// the request.
     pub(crate) async fn end_place(&self, incarnation: u64) -> bool {
         match self {
@@ -216,7 +247,7 @@ impl RuntimePlace {
     pub(crate) async fn end_of(&self, incarnation: u64) -> Option<String> {
         let Self::Placed(placed) = self else { return None };
         let engine = placed.carrier.queue()?;
-        queued::end_of(&placed.carrier, engine, &placed.worker, incarnation).await
+        queued::end_of(&placed.carrier, &engine, &placed.worker, incarnation).await
     }
 
     /// Returns the question to the engine's queue for the place of a runtime that will be started;
@@ -227,7 +258,7 @@ impl RuntimePlace {
         waited: Option<PendingPlace>,
     ) -> Option<impl Future<Output = Result<PlaceTurn>> + Send + 'static> {
         let Self::Placed(placed) = self else { return None };
-        let engine = placed.carrier.queue()?.clone();
+        let engine = placed.carrier.queue()?;
         let (carrier, worker) = (placed.carrier.clone(), placed.worker.clone());
         Some(async move { queued::ask(&carrier, &engine, (&worker, incarnation), waited.as_ref()).await })
     }
@@ -303,6 +334,7 @@ impl PlacedRuntime {
     pub(crate) async fn submit(&mut self, epoch: DaemonEpoch, start: RuntimeStart) -> Submitted {
         self.stream = None;
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
+        self.journal_lost = false;
         let incarnation = start.incarnation;
         let (root, supersede) = (self.carrier.root(), self.supersedes);
         let shared = self.carrier.queue().is_some();
@@ -349,6 +381,11 @@ impl PlacedRuntime {
         (self.stream, self.guard_gone, self.supersedes) = (None, true, true);
     }
 
+    /// Takes over what the present stream has proved about the journal.
+    fn see_journal(&mut self) {
+        self.journal_lost |= self.stream.as_ref().is_some_and(|stream| stream.state().borrow().journal_lost);
+    }
+
     /// Returns the boot of the place's machine, from the present stream.
     pub(crate) fn boot_id(&self) -> Option<String> {
         self.stream.as_ref()?.state().borrow().boot_id.clone()
@@ -362,6 +399,7 @@ impl PlacedRuntime {
 
     /// Whether the end of everything was proved. Opens a stream for the proof if there is none.
     pub(crate) fn is_guard_gone(&mut self, at: DialPosition) -> bool {
+        self.see_journal();
         if let Some(stream) = &self.stream {
             self.guard_gone |= stream.state().borrow().proof == EndProof::Guard;
             if self.guard_gone || stream.is_over() {
@@ -394,7 +432,7 @@ impl PlacedRuntime {
             serves_tasks: self.serving.is_some(),
             is_kept_alive: true,
         };
-        let dial = match self.carrier.queue().cloned() {
+        let dial = match self.carrier.queue() {
             None => DialCommand::Known(self.carrier.dial(&self.worker)),
             // The engine says where the runtime is, and whether.
             Some(engine) => {
@@ -469,6 +507,7 @@ pub(super) fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf 
     match &placement.engine {
         Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
         Engine::Slurm(slurm) => PathBuf::from(&slurm.folder),
+        Engine::Kubernetes(cluster) => PathBuf::from(&cluster.folder),
         Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
     }
 }

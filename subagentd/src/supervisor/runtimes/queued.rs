@@ -1,22 +1,25 @@
 //! The place of a runtime in an engine's queue: asks for it, looks at it, and learns how it ended.
 //! Only an answer of the engine proves anything; its silence is an error.
 
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::client::{ClientFailure, cleaned};
-use subagent_protocol::placement::engine::{ClientCommand, PlaceStart, PlaceStatus};
-use subagent_protocol::placement::slurm::{self, JOB_FILE, JOB_LOG, SlurmCluster};
+use subagent_protocol::placement::engine::{
+    ClientCommand, ClientOutput, PlaceQueue, PlaceStart, PlaceStatus,
+};
+use subagent_protocol::placement::slurm::JOB_LOG;
 use subagent_protocol::{Code, Error, Result};
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::carrier::{Carrier, clean};
-use super::stream::unreachable;
+use super::carrier::Carrier;
+use super::forgotten;
+use super::stream::{DialTarget, unreachable};
 use crate::supervisor::entropy;
 
 /// Time limit of a command of the engine's client.
@@ -42,7 +45,7 @@ pub(crate) enum PlaceTurn {
 /// The engine refuses it, has ended it, or does not answer to the first request.
 pub(super) async fn ask(
     carrier: &Carrier,
-    engine: &SlurmCluster,
+    engine: &PlaceQueue,
     (worker, number): (&WorkerId, u64),
     waited: Option<&PendingPlace>,
 ) -> Result<PlaceTurn> {
@@ -55,12 +58,14 @@ pub(super) async fn ask(
         Ok(PlaceTurn::Waits(PendingPlace { since, engine, handle, reason }))
     };
     let status = match look(carrier, engine, &name).await {
-        Ok(PlaceStatus::Absent | PlaceStatus::Gone { .. }) if confirmed.is_none() => {
-            request(carrier, engine, (worker, number)).await?
-        }
-        // It ended because no daemon came in time.
-        Ok(PlaceStatus::Gone { state, .. }) if state == slurm::COMPLETED => {
-            request(carrier, engine, (worker, number)).await?
+        Ok(PlaceStatus::Absent) if confirmed.is_none() => request(carrier, engine, (worker, number)).await?,
+        // Confirmed, it ended because no daemon came in time.
+        Ok(PlaceStatus::Gone { state, .. }) if confirmed.is_none() || engine.is_completed(&state) => {
+            if engine.keeps_ended() && !end(carrier, engine, worker, number).await {
+                Err(unreachable("the place of an earlier request does not end", ""))
+            } else {
+                request(carrier, engine, (worker, number)).await?
+            }
         }
         status => status,
     };
@@ -69,10 +74,18 @@ pub(super) async fn ask(
         Ok(PlaceStatus::Waiting { handle, reason: state } | PlaceStatus::Held { handle, state }) => {
             waits(&handle, state)
         }
-        Ok(PlaceStatus::Gone { handle, state }) => Err(ended_early(carrier, worker, &handle, &state)),
+        Ok(PlaceStatus::Gone { handle, state }) => {
+            let log = log_of(carrier, engine, worker, &name).await;
+            // Otherwise it stays there.
+            if engine.keeps_ended() {
+                end(carrier, engine, worker, number).await;
+            }
+            Err(ended_early(carrier, engine, (&handle, &state), &log))
+        }
         Ok(PlaceStatus::Absent) => {
             let handle = confirmed.map(|waited| waited.handle.as_str()).unwrap_or_default();
-            Err(ended_early(carrier, worker, handle, "not known"))
+            let log = log_of(carrier, engine, worker, &name).await;
+            Err(ended_early(carrier, engine, (handle, "not known"), &log))
         }
         // The place may be in the queue.
         Err(error) if is_asked(carrier, worker, number) => {
@@ -86,23 +99,39 @@ pub(super) async fn ask(
 /// is the engine's silence after it has taken the request.
 async fn request(
     carrier: &Carrier,
-    engine: &SlurmCluster,
+    engine: &PlaceQueue,
     (worker, number): (&WorkerId, u64),
 ) -> Result<Result<PlaceStatus>> {
-    let folder = carrier.make_folder(worker).and_then(|folder| {
-        let asked = std::fs::File::create(asked_file(carrier, worker, number))?;
-        asked.sync_all().map(|()| folder)
+    let asked = asked_file(carrier, worker, number);
+    let is_first = matches!(asked.try_exists(), Ok(false));
+    let identity = forgotten::identity(carrier, engine).await?;
+    let written = carrier.make_folder(worker).and_then(|_| {
+        let mut file = std::fs::File::create(&asked)?;
+        file.write_all(identity.as_bytes())?;
+        file.sync_all()
     });
-    let folder = folder.map_err(|error| {
+    written.map_err(|error| {
         let message = format!("the folder of placed workers: {error}");
         Error::new(Code::StorageError, message).or_storage_full(&error)
     })?;
-    let (name, program) = (carrier.place_name(worker, number), carrier.program());
-    let start = PlaceStart { name: &name, number, folder: &folder, program: &program };
-    if let Err(error) = output(carrier, engine.start(&start)).await.and_then(|said| successful(carrier, said))
-    {
-        // Without an answer, it may have taken the request.
-        return if is_silence(&error) { Ok(Err(error)) } else { Err(error) };
+    let (name, program, folder) =
+        (carrier.place_name(worker, number), carrier.program(), carrier.folder_there(worker));
+    let start =
+        PlaceStart { name: &name, worker: worker.as_str(), number, folder: &folder, program: &program };
+    match output(carrier, engine.start(&start)).await {
+        Ok(said) if engine.is_asked_before(&said.stderr) => {}
+        said => match said.and_then(|said| successful(carrier, said)) {
+            Ok(_) => {}
+            // Without an answer, it may have taken the request.
+            Err(error) if is_silence(&error) => return Ok(Err(error)),
+            Err(error) => {
+                if is_first {
+                    // Nothing needs to be ended. If the file stays, a stop asks for an end.
+                    let _ = std::fs::remove_file(&asked);
+                }
+                return Err(error);
+            }
+        },
     }
     subagent_failpoint::hit("queued.after_start");
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
@@ -128,62 +157,88 @@ pub(super) fn is_asked(carrier: &Carrier, worker: &WorkerId, number: u64) -> boo
     !matches!(asked_file(carrier, worker, number).try_exists(), Ok(false))
 }
 
-fn asked_file(carrier: &Carrier, worker: &WorkerId, number: u64) -> PathBuf {
+/// The file of the first request, with the identity of the engine that was asked.
+pub(super) fn asked_file(carrier: &Carrier, worker: &WorkerId, number: u64) -> PathBuf {
     carrier.folder(worker).join(format!("asked-{number}"))
 }
 
-/// Returns the command that dials the runtime: in its place, or here if the engine has ended the place,
-/// for the rest of the journal. The locks are then looked at too.
+/// Returns the command that dials the runtime: in its place, or here if the engine has ended a place
+/// that shares its folder, for the rest of the journal. The locks are then looked at too.
 ///
 /// # Errors
 /// `PLACEMENT_UNREACHABLE`: the engine does not answer, or no command can be run in the place.
 pub(super) async fn dial(
     carrier: &Carrier,
-    engine: &SlurmCluster,
+    engine: &PlaceQueue,
     worker: &WorkerId,
     number: u64,
-) -> Result<Command> {
+) -> Result<DialTarget> {
     match settled(carrier, engine, worker, number).await? {
         PlaceStatus::Ready { handle } => {
             let words = ["dial", worker.as_str()];
-            Ok(clean_client(engine.exec(&handle, &carrier.program(), &words)))
+            Ok(DialTarget::Reached(Box::new(carrier.client(engine.exec(
+                &handle,
+                &carrier.program(),
+                &words,
+            )))))
         }
-        PlaceStatus::Gone { .. } => Ok(carrier.dial_here(worker)),
+        PlaceStatus::Gone { .. } if engine.shares_folder() => {
+            Ok(DialTarget::Reached(Box::new(carrier.dial_here(worker))))
+        }
+        PlaceStatus::Gone { .. } => Ok(DialTarget::Vanished),
         PlaceStatus::Waiting { handle, reason: state } | PlaceStatus::Held { handle, state } => {
-            Err(unreachable(&format!("the job {handle} is {state}"), ""))
+            Err(unreachable(&format!("the {} {handle} is {state}", engine.noun()), ""))
         }
-        PlaceStatus::Absent => Err(unreachable("the engine does not know the job any more", "")),
+        PlaceStatus::Absent => {
+            Err(unreachable(&format!("the engine does not know the {} any more", engine.noun()), ""))
+        }
     }
 }
 
 /// Returns how the engine has ended the place, for messages; `None` if that is not known.
 pub(super) async fn end_of(
     carrier: &Carrier,
-    engine: &SlurmCluster,
+    engine: &PlaceQueue,
     worker: &WorkerId,
     number: u64,
 ) -> Option<String> {
     match timeout(ENDING_TIMEOUT, settled(carrier, engine, worker, number)).await {
-        Ok(Ok(PlaceStatus::Gone { handle, state })) => Some(format!("job {handle}: {state}")),
+        Ok(Ok(PlaceStatus::Gone { handle, state })) => Some(format!("{} {handle}: {state}", engine.noun())),
         _ => None,
     }
 }
 
-/// Ends the place of a runtime. Returns whether the engine has taken the request.
-pub(super) async fn end(carrier: &Carrier, engine: &SlurmCluster, worker: &WorkerId, number: u64) -> bool {
-    let command = engine.end(&carrier.place_name(worker, number));
-    let ended = output(carrier, command).await.and_then(|output| successful(carrier, output));
+/// Ends the place of a runtime. Returns whether the engine has taken the request, and has ended a place
+/// that it would keep.
+pub(super) async fn end(carrier: &Carrier, engine: &PlaceQueue, worker: &WorkerId, number: u64) -> bool {
+    let name = carrier.place_name(worker, number);
+    let ended = output(carrier, engine.end(&name)).await.and_then(|output| successful(carrier, output));
     if let Err(error) = &ended {
         tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
     }
-    ended.is_ok()
+    if ended.is_err() || !engine.keeps_ended() {
+        return ended.is_ok();
+    }
+    let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+    while begun.elapsed() < ENDING_TIMEOUT {
+        match look(carrier, engine, &name).await {
+            Ok(PlaceStatus::Absent) => return true,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%worker, number, %error, "it is unknown whether the place of a runtime has ended");
+                return false;
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+    false
 }
 
-/// Looks at a place, and waits for one that is ending. What the engine has forgotten is looked up in
-/// its accounting, and else in the worker's folder.
+/// Looks at a place, and waits for one that is ending. What the engine has forgotten must be proved.
 async fn settled(
     carrier: &Carrier,
-    engine: &SlurmCluster,
+    engine: &PlaceQueue,
     worker: &WorkerId,
     number: u64,
 ) -> Result<PlaceStatus> {
@@ -191,8 +246,9 @@ async fn settled(
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {
         match look(carrier, engine, &name).await? {
-            PlaceStatus::Held { state, .. } if state == "COMPLETING" && begun.elapsed() < ENDING_TIMEOUT => {}
-            PlaceStatus::Absent => return forgotten(carrier, engine, worker, number).await,
+            PlaceStatus::Held { state, .. }
+                if engine.is_ending(&state) && begun.elapsed() < ENDING_TIMEOUT => {}
+            PlaceStatus::Absent => return forgotten::proved(carrier, engine, worker, number).await,
             status => return Ok(status),
         }
         sleep(pause).await;
@@ -200,97 +256,56 @@ async fn settled(
     }
 }
 
-/// The engine forgets a place only after its end. But these clients may reach another cluster.
-async fn forgotten(
-    carrier: &Carrier,
-    engine: &SlurmCluster,
-    worker: &WorkerId,
-    number: u64,
-) -> Result<PlaceStatus> {
-    // A cluster without accounting may not have this client.
-    if let Ok(look_back) = output(carrier, engine.look_back(&carrier.place_name(worker, number))).await
-        && look_back.status.success()
-    {
-        match slurm::status(&String::from_utf8_lossy(&look_back.stdout)) {
-            PlaceStatus::Absent => {}
-            status => return Ok(status),
-        }
-    }
-    if !carrier.folder(worker).is_dir() {
-        return Err(unreachable("the worker's folder is gone: is the shared file system mounted?", ""));
-    }
-    let file = carrier.folder(worker).join(format!("{JOB_FILE}{number}"));
-    let Some((handle, cluster)) = read_job(&file)? else {
-        // No process of this place has begun.
-        return Ok(PlaceStatus::Gone { handle: String::new(), state: "not known".to_owned() });
-    };
-    let identity = successful(carrier, output(carrier, engine.identify()).await?)?;
-    let identity = String::from_utf8_lossy(&identity.stdout);
-    match slurm::cluster_name(&identity) {
-        Some(name) if name == cluster => {
-            // It may have another name now.
-            let said = output(carrier, engine.look_at(&handle)).await?;
-            match slurm::status(&String::from_utf8_lossy(&said.stdout)) {
-                PlaceStatus::Absent if slurm::is_unknown(&said.stderr) => {}
-                PlaceStatus::Absent => drop(successful(carrier, said)?),
-                status => return Ok(status),
-            }
-            Ok(PlaceStatus::Gone { handle, state: "ended, and forgotten by the engine".to_owned() })
-        }
-        name => {
-            let name = name.unwrap_or("another one");
-            Err(unreachable(
-                &format!("the job {handle} is of the cluster {cluster}, and the clients reach {name}"),
-                "",
-            ))
+pub(super) async fn look(carrier: &Carrier, engine: &PlaceQueue, name: &str) -> Result<PlaceStatus> {
+    let output = output(carrier, engine.look(name)).await?;
+    let printed =
+        ClientOutput { success: output.status.success(), stdout: &output.stdout, stderr: &output.stderr };
+    match engine.seen(name, &printed) {
+        Some(status) => Ok(status),
+        None => {
+            successful(carrier, output)?;
+            Err(unreachable("the answer of the engine cannot be understood", ""))
         }
     }
 }
 
-/// Returns the job and the cluster that a place has named; `None` if no process of it has begun.
-///
-/// # Errors
-/// `PLACEMENT_UNREACHABLE` if that cannot be read.
-fn read_job(file: &Path) -> Result<Option<(String, String)>> {
-    let unreadable = |why: &str| unreachable(&format!("{} cannot be read: {why}", file.display()), "");
-    match std::fs::read_to_string(file) {
-        Ok(text) => match text.trim().split_once(' ') {
-            Some((job, cluster)) => Ok(Some((job.to_owned(), cluster.to_owned()))),
-            None => Err(unreadable("it has no job")),
+/// Returns the end of what was printed in a place that has ended.
+async fn log_of(carrier: &Carrier, engine: &PlaceQueue, worker: &WorkerId, name: &str) -> Vec<u8> {
+    match engine.log(name) {
+        None => std::fs::read(carrier.folder(worker).join(JOB_LOG)).unwrap_or_default(),
+        Some(command) => match output(carrier, command).await {
+            Ok(output) if output.status.success() => output.stdout,
+            // Only for the message.
+            _ => Vec::new(),
         },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(&error.to_string())),
     }
 }
 
-async fn look(carrier: &Carrier, engine: &SlurmCluster, name: &str) -> Result<PlaceStatus> {
-    let output = successful(carrier, output(carrier, engine.look(name)).await?)?;
-    Ok(slurm::status(&String::from_utf8_lossy(&output.stdout)))
-}
-
-/// Returns the error for a place that ended before its runtime was started.
-fn ended_early(carrier: &Carrier, worker: &WorkerId, handle: &str, state: &str) -> Error {
-    let log = std::fs::read(carrier.folder(worker).join(JOB_LOG)).unwrap_or_default();
-    let said = cleaned(&log);
+/// Returns the error for a place that ended before its runtime was started. `log` was printed in it.
+fn ended_early(carrier: &Carrier, engine: &PlaceQueue, (handle, state): (&str, &str), log: &[u8]) -> Error {
+    let said = cleaned(log);
     let after = if said.is_empty() { String::new() } else { format!(": {said}") };
-    let message = format!("the job {handle} ended before the runtime was started ({state}){after}");
-    // A script that fails at once lacks something there. Any other end was wanted.
-    let code = if state == "FAILED" { Code::PlacementNotPrepared } else { Code::PlacementUnreachable };
+    let noun = engine.noun();
+    let message = format!("the {noun} {handle} ended before the runtime was started ({state}){after}");
+    let (code, action) = match engine.is_not_prepared(state) {
+        true => (Code::PlacementNotPrepared, "prepare"),
+        // It was wanted.
+        false => (Code::PlacementUnreachable, "check"),
+    };
     let error = Error::new(code, message)
-        .with("reason", "job")
-        .with("job", handle)
+        .with("reason", noun)
+        .with(noun, handle)
         .with("engineState", state)
         .with("dispatched", "no");
     let Some(placement) = carrier.elsewhere() else { return error };
-    let action = if state == "FAILED" { "prepare" } else { "check" };
     placement.named_in(error).recommend(format!("run `subagent placement {action} {}`", placement.name))
 }
 
 /// Runs a command of the engine's client.
-async fn output(carrier: &Carrier, command: ClientCommand) -> Result<Output> {
+pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<Output> {
     let failed = |failure: ClientFailure<'_>| carrier.failure(failure);
     let input = command.input.clone();
-    let mut client = clean_client(command);
+    let mut client = carrier.client(command);
     client.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     client.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let run = async {
@@ -307,18 +322,9 @@ async fn output(carrier: &Carrier, command: ClientCommand) -> Result<Output> {
     }
 }
 
-fn successful(carrier: &Carrier, output: Output) -> Result<Output> {
+pub(super) fn successful(carrier: &Carrier, output: Output) -> Result<Output> {
     match output.status.success() {
         true => Ok(output),
         false => Err(carrier.failure(ClientFailure::Exited(output.status.code(), &output.stderr))),
     }
-}
-
-/// Returns a command of a client, without variables that change what its options mean.
-pub(super) fn clean_client(command: ClientCommand) -> Command {
-    let mut client = clean(Command::new(command.program), command.arguments);
-    for name in slurm::variables_about_jobs() {
-        client.env_remove(name);
-    }
-    client
 }

@@ -65,11 +65,11 @@ async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result
     }
 }
 
-/// Ends the container or job of a runtime that has ended or was not started. One that stays ends by
+/// Ends the container, job or pod of a runtime that has ended or was not started. One that stays ends by
 /// itself after a minute. Returns whether the engine has taken the request.
 pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> bool {
     if let Some(engine) = carrier.queue() {
-        return queued::end(carrier, engine, worker, incarnation).await;
+        return queued::end(carrier, &engine, worker, incarnation).await;
     }
     let Some(mut command) = carrier.end(worker, incarnation) else { return true };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);

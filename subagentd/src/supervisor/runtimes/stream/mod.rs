@@ -58,7 +58,9 @@ pub(crate) enum EndProof {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamState {
     pub(crate) proof: EndProof,
-    /// Whether the place has answered in a protocol that this daemon speaks.
+    /// Whether the place has ended with what it had of the journal.
+    pub(crate) journal_lost: bool,
+    /// Whether the place has answered in a protocol that this daemon speaks, or its engine for it.
     pub(crate) greeted: bool,
     /// The boot of the place's machine.
     pub(crate) boot_id: Option<String>,
@@ -72,7 +74,15 @@ pub(crate) struct StreamState {
 pub(super) enum DialCommand {
     Known(Command),
     /// An engine is asked first.
-    Asked(Pin<Box<dyn Future<Output = Result<Command>> + Send>>),
+    Asked(Pin<Box<dyn Future<Output = Result<DialTarget>> + Send>>),
+}
+
+/// What an engine says about the place of a runtime.
+pub(super) enum DialTarget {
+    /// This command reaches it, or what it has left.
+    Reached(Box<Command>),
+    /// It has ended, and all its files with it.
+    Vanished,
 }
 
 /// A stream. Dropping it kills the process of `dial`; the runtime goes on.
@@ -112,11 +122,15 @@ impl PlacedStream {
         let receives = async move {
             let dialed = match (dialed, dial) {
                 (Some(dialed), _) => Ok(dialed),
-                (None, Some(dial)) => dial.await.and_then(|command| {
-                    let failed =
-                        |error: io::Error| unreachable("a client cannot be started", &error.to_string());
-                    Dialed::spawn(command).map_err(failed)
-                }),
+                (None, Some(dial)) => match dial.await {
+                    Ok(DialTarget::Vanished) => return receiver.vanished().await,
+                    Ok(DialTarget::Reached(command)) => {
+                        let failed =
+                            |error: io::Error| unreachable("a client cannot be started", &error.to_string());
+                        Dialed::spawn(*command).map_err(failed)
+                    }
+                    Err(error) => Err(error),
+                },
                 (None, None) => Err(unreachable("there is no command", "")),
             };
             match dialed {
@@ -204,6 +218,17 @@ impl Receiver {
             Err(error) => error,
         };
         self.end(why).await;
+    }
+
+    /// The engine has proved the end of everything there. What was not received is lost.
+    async fn vanished(mut self) {
+        self.state.send_modify(|state| {
+            if state.proof != EndProof::Guard {
+                (state.greeted, state.journal_lost, state.proof) = (true, true, EndProof::Guard);
+            }
+        });
+        // The other half may keep the stream open.
+        let _ = self.to_actor.shutdown().await;
     }
 
     async fn end(mut self, why: Error) {

@@ -11,10 +11,15 @@ use crate::store::{Durability, Tx, workers};
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::runtimes::place::RuntimePlace;
 use crate::supervisor::worker::actor::Actor;
+use crate::supervisor::worker::ingest::{self, Goal};
 
 /// Connects to the live runtime, or schedules another attempt.
 pub(crate) async fn connect(actor: &mut Actor) {
     let desired = if actor.stops() { Desired::Stop } else { Desired::Run };
+    if actor.runtime.place.may_vanish() {
+        // A new stream begins at the cursor, and nothing may be there any more to send the rest again.
+        ingest::ingest_or_retry(actor, Goal::Some).await;
+    }
     let link = match actor.runtime.place {
         RuntimePlace::Local => {
             RuntimeConnection::connect(&actor.identity.socket, actor.shared.generation(), desired).await

@@ -73,7 +73,9 @@ pub(crate) async fn gone(actor: &mut Actor) {
         turn.dispatching = false;
     }
     // The unreadable part may have contained the record of a prompt, as after a reboot.
-    let rebooted = !actor.runtime.is_of_this_boot(&actor.shared.boot_id) || actor.journal.damaged;
+    let rebooted = !actor.runtime.is_of_this_boot(&actor.shared.boot_id)
+        || actor.journal.damaged
+        || (actor.runtime.place.is_journal_lost() && !actor.runtime.clean_end);
     let clean = actor.runtime.clean_end;
     let place = if clean { None } else { actor.runtime.place.end_of(actor.runtime.incarnation).await };
     actor.apply(WorkerInput::RuntimeGone { clean, rebooted, place }).await;
@@ -133,12 +135,16 @@ fn is_guard_gone(actor: &mut Actor) -> bool {
 /// none. Call it while both locks are free, and before the next runtime, whose processes have
 /// another marker.
 pub(crate) async fn end_strays(actor: &mut Actor) {
-    if actor.runtime.clean_end || actor.runtime.swept || actor.runtime.incarnation == 0 {
+    if actor.runtime.swept || actor.runtime.incarnation == 0 {
+        return;
+    }
+    let clean = actor.runtime.clean_end;
+    if clean && !actor.runtime.place.keeps_ended() {
         return;
     }
     actor.runtime.swept = true;
     actor.runtime.place.end_place(actor.runtime.incarnation).await;
-    if !actor.runtime.is_here(&actor.shared.boot_id) {
+    if clean || !actor.runtime.is_here(&actor.shared.boot_id) {
         // After a reboot there are none. On another machine they cannot be reached from here.
         return;
     }

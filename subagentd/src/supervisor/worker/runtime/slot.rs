@@ -107,10 +107,10 @@ impl RuntimeSlot {
         self.boot_id.is_some() && self.boot_id.as_deref() == self.present_boot(here)
     }
 
-    /// Returns whether the runtime's processes are on this machine and outside of a container, so
+    /// Returns whether the runtime's processes are on this machine and outside of a container or pod, so
     /// that their pids mean something.
     pub(crate) fn is_here(&self, here: &str) -> bool {
-        self.boot_id.as_deref() == Some(here) && !self.place.is_container()
+        self.boot_id.as_deref() == Some(here) && !self.place.has_own_pids()
     }
 
     /// Returns the process of the live runtime.

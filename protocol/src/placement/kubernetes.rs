@@ -1,0 +1,303 @@
+//! A pod of a Kubernetes cluster: the command lines of `kubectl`, and what it prints. A pod belongs to
+//! one runtime, and ends with it. Its name is its handle.
+
+pub mod manifest;
+pub mod status;
+
+use serde::{Deserialize, Serialize};
+
+use super::engine::{ClientCommand, ClientOutput, PlaceStart, PlaceStatus};
+use super::podman::HOLD;
+use manifest::PodManifest;
+
+/// The client, searched in the PATH.
+pub const CLIENT: &str = "kubectl";
+/// The runtime in an image, if the placement names none: it is searched in the PATH there.
+pub const PROGRAM: &str = "subagent-runtime";
+/// The folder of placed workers in a pod, if the placement names none.
+pub const PLACED_IN_POD: &str = "/tmp/subagent";
+/// Option of [`HOLD`] for a place that has no folder of the worker yet.
+pub const CREATE: &str = "--create";
+/// Time limit of one request to the API server.
+const REQUEST: &str = "--request-timeout=10s";
+/// Time in seconds that a pod has to end its processes. It covers the guard's.
+const GRACE: u32 = 25;
+/// Lines of a container's log that a message may show.
+const LOG_LINES: u32 = 20;
+/// Global options of the client that the placement has keys for, or that would show a secret to all
+/// users of this machine.
+const REFUSED: [&str; 9] = [
+    "--namespace",
+    "--context",
+    "--token",
+    "--username",
+    "--password",
+    "--filename",
+    "--output",
+    "--dry-run",
+    "--all-namespaces",
+];
+/// How the client begins the API server's answer that there is no such thing.
+const NOT_FOUND: &str = "Error from server (NotFound): ";
+/// Maximum length of a name of Kubernetes in bytes.
+const MAX_NAME_BYTES: usize = 63;
+
+/// The cluster that `kubectl` reaches, and the pod for each runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct KubernetesCluster {
+    /// The context of the user's kubeconfig; absent: the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// The namespace of the pods; absent: that of the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Further global options of the client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Path of the manifest of the pod.
+    pub template: String,
+    /// The container with the runtime, if the manifest has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Folder of the placed workers in the pod: absolute, or `~` or `~/...`, which is expanded there.
+    pub folder: String,
+    /// The manifest, as it was when the worker was started; absent in a config file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub manifest: Option<Box<PodManifest>>,
+}
+
+impl KubernetesCluster {
+    /// Returns the command that shows the pod of a name.
+    #[must_use]
+    pub fn look(&self, name: &str) -> ClientCommand {
+        // Not `--ignore-not-found`: it also hides that of a proxy, which says nothing about the pod.
+        self.command(["get", "pod", name, "--output=json", REQUEST])
+    }
+
+    /// Returns the command that shows which server and namespace the client reaches.
+    #[must_use]
+    pub fn identify(&self) -> ClientCommand {
+        let output = "--output=jsonpath={.clusters[*].cluster.server} {.contexts[*].context.namespace}";
+        self.command(["config", "view", "--minify", output])
+    }
+
+    /// Returns the command that creates the pod of a runtime. The API server takes no second one of this
+    /// name.
+    #[must_use]
+    pub fn start(&self, start: &PlaceStart<'_>) -> ClientCommand {
+        let mut command =
+            self.command(["create", "--filename=-", "--validate=false", "--output=name", REQUEST]);
+        let (folder, number) = (start.folder.display().to_string(), start.number.to_string());
+        let words = [start.program, HOLD, CREATE, &folder, &number].map(str::to_owned);
+        let labels = [("worker", start.worker), ("runtime", &number), ("managed-by", "subagent")]
+            .map(|(key, value)| (format!("subagent/{key}"), value.to_owned()));
+        // A worker has one from its start on.
+        let manifest = self.manifest.as_deref().cloned().unwrap_or_default();
+        let pod = manifest.named(start.name, self.container.as_deref(), labels, words.into());
+        command.input = Some(pod.to_json());
+        command
+    }
+
+    /// Returns the command that runs a program in a pod, with standard input and output as they are.
+    #[must_use]
+    pub fn exec(&self, pod: &str, program: &str, words: &[&str]) -> ClientCommand {
+        let container = format!("--container={}", self.container_name());
+        let before = ["exec", "--stdin", pod, &container, "--", program];
+        self.command(before.into_iter().chain(words.iter().copied()))
+    }
+
+    /// Returns the command that deletes the pod of a name. It succeeds if there is none.
+    #[must_use]
+    pub fn end(&self, name: &str) -> ClientCommand {
+        let grace = format!("--grace-period={GRACE}");
+        self.command(["delete", "pod", name, "--ignore-not-found", &grace, "--wait=false", REQUEST])
+    }
+
+    /// Returns the command that shows the end of the log of a pod.
+    #[must_use]
+    pub fn log(&self, name: &str) -> ClientCommand {
+        let container = format!("--container={}", self.container_name());
+        let tail = format!("--tail={LOG_LINES}");
+        self.command(["logs", name, &container, &tail, REQUEST])
+    }
+
+    /// Returns what the client has said about the pod of this name; `None` if it has failed.
+    #[must_use]
+    pub fn seen(&self, name: &str, output: &ClientOutput<'_>) -> Option<PlaceStatus> {
+        if output.success {
+            return status::status(name, self.container_name(), output.stdout);
+        }
+        let pod = format!("{NOT_FOUND}pods \"{name}\" not found");
+        let is_namespace = |line: &str| {
+            line.strip_prefix(NOT_FOUND).is_some_and(|rest| rest.starts_with("namespaces \""))
+                && line.ends_with("\" not found")
+        };
+        let said = String::from_utf8_lossy(output.stderr);
+        let mut lines = said.lines().map(str::trim);
+        lines.any(|line| line == pod || is_namespace(line)).then_some(PlaceStatus::Absent)
+    }
+
+    fn container_name(&self) -> &str {
+        let of_manifest =
+            || self.manifest.as_deref().and_then(|pod| pod.container(self.container.as_deref()));
+        of_manifest().or(self.container.as_deref()).unwrap_or_default()
+    }
+
+    /// Returns the image of the container with the runtime.
+    #[must_use]
+    pub fn image(&self) -> Option<&str> {
+        self.manifest.as_deref()?.image(self.container_name())
+    }
+
+    fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> ClientCommand {
+        let context = self.context.iter().map(|context| format!("--context={context}"));
+        let namespace = self.namespace.iter().map(|namespace| format!("--namespace={namespace}"));
+        let global = context.chain(namespace).chain(self.args.iter().cloned());
+        ClientCommand::new(CLIENT, global.chain(words.into_iter().map(str::to_owned)))
+    }
+
+    /// Returns the key that is wrong, and why.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let is_bad = |text: &String| text.is_empty() || text.chars().any(char::is_control);
+        let template = is_bad(&self.template).then_some(("template", "must be the path of a manifest"));
+        let context = self.context.as_ref().filter(|text| is_bad(text));
+        let context = context.map(|_| ("context", "must be the name of a context"));
+        let namespace = self.namespace.as_ref().filter(|name| !is_label(name));
+        let namespace = namespace.map(|_| ("namespace", "must have small letters, digits and `-`"));
+        let container = self.container.as_ref().filter(|name| !is_label(name));
+        let container = container.map(|_| ("container", "must be the name of a container of the template"));
+        let folder = || super::path_problem(&self.folder).map(|problem| ("folder", problem));
+        let problem = || self.manifest.as_deref()?.problem(self.container.as_deref());
+        template
+            .or(context)
+            .or(namespace)
+            .or(container)
+            .or_else(|| self.args.iter().find_map(|arg| argument_problem(arg)).map(|why| ("args", why)))
+            .or_else(folder)
+            .or_else(|| problem().map(|why| ("template", why)))
+    }
+}
+
+/// Returns why this is no global option.
+fn argument_problem(arg: &str) -> Option<&'static str> {
+    let word = arg.split_once('=').map_or(arg, |(word, _)| word);
+    if !word.starts_with("--") || word == "--" || arg.contains('\0') {
+        return Some("must be options of kubectl, each in one word: `--option=value`");
+    }
+    REFUSED.contains(&word).then_some(
+        "must not have `--context`, `--namespace`, which are keys of the placement, nor options about output, \
+         and no `--token` or `--password`: credentials belong into your kubeconfig",
+    )
+}
+
+/// Returns whether this is a DNS label, as names of Kubernetes are.
+fn is_label(name: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=MAX_NAME_BYTES).contains(&name.len())
+        && name.chars().all(is_inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+/// Returns the name of the pod of a runtime. Ids of workers have one character that Kubernetes refuses,
+/// and none that replaces it.
+#[must_use]
+pub fn pod_name(state: &str, worker: &str, incarnation: u64) -> String {
+    super::engine::place_name(state, &worker.replace('_', "-"), incarnation)
+}
+
+/// Whether the client says that there is a pod of this name already.
+#[must_use]
+pub fn is_taken(said: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(said);
+    said.contains("Error from server (AlreadyExists): ") && said.contains("pods \"")
+}
+
+/// Whether the client has no kubeconfig: it runs in a cluster itself.
+#[must_use]
+pub fn is_in_cluster(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).contains("current-context must exist")
+}
+
+/// Returns what the client says without the lines of its log, which repeat the last line many times.
+pub(super) fn without_log(said: &[u8]) -> Vec<u8> {
+    let is_logged = |line: &&[u8]| matches!(line, [b'E' | b'W' | b'I', digits @ ..] if digits.iter().take(4).all(u8::is_ascii_digit));
+    let lines: Vec<&[u8]> = said.split(|byte| *byte == b'\n').filter(|line| !is_logged(line)).collect();
+    lines.join(&b'\n')
+}
+
+/// Whether the client itself or the API server failed, and not the command in the pod.
+#[must_use]
+pub fn is_of_client(said: &[u8]) -> bool {
+    const OF_CLIENT: [&str; 8] = [
+        "Error from server",
+        "error: ",
+        "Error in configuration",
+        "Unable to connect to the server",
+        "The connection to the server",
+        "Unable to use a TTY",
+        "The Pod \"",
+        "The request is invalid",
+    ];
+    let said = String::from_utf8_lossy(said);
+    said.lines().any(|line| OF_CLIENT.iter().any(|begin| line.starts_with(begin)))
+}
+
+/// Whether the image has no such program.
+pub(super) fn is_program_missing(said: &[u8]) -> bool {
+    const MISSING: [&str; 2] = ["executable file not found", "no such file or directory: unknown"];
+    let said = String::from_utf8_lossy(said);
+    MISSING.iter().any(|text| said.contains(text))
+}
+
+/// Returns why the client failed, as a word, and what to do.
+pub(super) fn reason_of(said: &str, check: &str) -> (&'static str, String) {
+    let is_namespace = said.contains("namespaces \"");
+    let known: [(&str, &[&str], String); 4] = [
+        (
+            "forbidden",
+            &["(Forbidden)", "forbidden: "],
+            "get the permissions to create, get and delete `pods` and to create `pods/exec` in the namespace; \
+             `kubectl auth can-i create pods` shows them"
+                .to_owned(),
+        ),
+        (
+            "login",
+            &["(Unauthorized)", "You must be logged in", "getting credentials", "provide credentials"],
+            "log in to the cluster: `kubectl get pods` must succeed without a question".to_owned(),
+        ),
+        (
+            "engine",
+            &[
+                "Unable to connect to the server",
+                "The connection to the server",
+                "connection refused",
+                "(ServiceUnavailable)",
+                "(InternalError)",
+                "(Timeout)",
+                "(TooManyRequests)",
+                "deadline exceeded",
+                "i/o timeout",
+                "unexpected EOF",
+            ],
+            format!("check that `kubectl version` reaches the server, then {check}"),
+        ),
+        (
+            "pod",
+            &["(Invalid)", "is invalid", "(BadRequest)", "unable to decode", "unable to recognize", "no matches for kind"],
+            format!("correct the `template` of the placement, then {check}"),
+        ),
+    ];
+    if is_namespace && said.contains("not found") {
+        let create = "create the namespace, or correct `namespace` of the placement";
+        return ("namespace", format!("{create}, then {check}"));
+    }
+    let found = known.into_iter().find(|(_, texts, _)| texts.iter().any(|text| said.contains(text)));
+    found.map_or_else(|| ("client", check.to_owned()), |(reason, _, advice)| (reason, advice))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What `placement check` does for an engine with a queue: starts a place as for a worker, and looks
+//! into it.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use subagent_protocol::Code;
+use subagent_protocol::placement::Placement;
+use subagent_protocol::placement::engine::{
+    ClientCommand, ClientOutput, PlaceQueue, PlaceStart, PlaceStatus,
+};
+use subagent_protocol::placement::ssh::path_word;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use super::check::{folder_of, same_version};
+use super::remote::{self, Printed, SHORT, command};
+use crate::failure::{Failure, Result};
+
+/// Time limit until the place of the check can be used.
+const QUEUE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The place of a check.
+pub(super) enum CheckPlace {
+    /// Commands can be run in it.
+    Ready(String),
+    /// It ended at once, with this state.
+    Ended(String),
+}
+
+/// Starts a place and waits until it can be used.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE`, also for one that waits too long.
+pub(super) async fn started(
+    placement: &Placement,
+    queue: &PlaceQueue,
+    start: &PlaceStart<'_>,
+) -> Result<CheckPlace> {
+    run(placement, queue.start(start)).await?;
+    let begun = Instant::now();
+    loop {
+        let last = match look(placement, queue, start.name).await? {
+            PlaceStatus::Ready { handle } => return Ok(CheckPlace::Ready(handle)),
+            PlaceStatus::Gone { state, .. } => return Ok(CheckPlace::Ended(state)),
+            PlaceStatus::Waiting { reason: state, .. } | PlaceStatus::Held { state, .. } => state,
+            PlaceStatus::Absent => "not known".to_owned(),
+        };
+        if begun.elapsed() > QUEUE {
+            let (noun, seconds) = (queue.noun(), QUEUE.as_secs());
+            let message = format!("the {noun} of the check waits for {seconds} s ({last})");
+            return Err(Failure::new(Code::PlacementUnreachable, message)
+                .with("placement", placement.name.as_str())
+                .with("reason", last)
+                .recommend("workers wait too; correct the placement if the reason does not end by itself"));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Looks at the runtime and the folder in a place.
+///
+/// # Errors
+/// `PLACEMENT_NOT_PREPARED`, `PLACEMENT_FOLDER_MISSING`, `PLACEMENT_UNREACHABLE`.
+pub(super) async fn looked_into(
+    placement: &Placement,
+    queue: &PlaceQueue,
+    (handle, program): (&str, &str),
+    found: &mut impl FnMut(&'static str, String),
+) -> Result<()> {
+    let there = |program: &str, words: &[&str]| {
+        remote::run(placement, of(placement, queue.exec(handle, program, words)), None, SHORT)
+    };
+    let version = there(program, &["--version"]).await?;
+    found("runtime", same_version(placement, program, &version)?);
+    let line = format!("cd {} && pwd", path_word(&placement.cwd));
+    let printed = there("/bin/sh", &["-c", &line]).await?;
+    found("folder", folder_of(placement, &printed)?);
+    Ok(())
+}
+
+/// Returns the status of the place of this name.
+pub(super) async fn look(placement: &Placement, queue: &PlaceQueue, name: &str) -> Result<PlaceStatus> {
+    let client = queue.look(name);
+    let program = client.program.clone();
+    let printed = remote::output(placement, of(placement, client), None, SHORT).await?;
+    let output =
+        ClientOutput { success: printed.code == 0, stdout: &printed.stdout, stderr: &printed.stderr };
+    queue.seen(name, &output).ok_or_else(|| printed.failure(placement, &program))
+}
+
+/// Runs a command of the client, which must succeed.
+///
+/// # Errors
+/// Those of [`remote::run`], also for another exit.
+pub(super) async fn run(placement: &Placement, command: ClientCommand) -> Result<Printed> {
+    let script = command.input.as_deref().map(written).transpose();
+    let script = script.map_err(|error| Failure::new(Code::StorageError, format!("a file: {error}")))?;
+    let client = command.program.clone();
+    let input = script.as_ref().map(tempfile::NamedTempFile::path);
+    let printed = remote::run(placement, of(placement, command), input, SHORT).await?;
+    if printed.code == 0 { Ok(printed) } else { Err(printed.failure(placement, &client)) }
+}
+
+fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(file.path(), text)?;
+    Ok(file)
+}
+
+/// Returns a command of a client, without variables that change what its options mean.
+fn of(placement: &Placement, client: ClientCommand) -> Command {
+    let mut command = command(&client.program, client.arguments);
+    for name in placement.hidden_variables() {
+        command.env_remove(name);
+    }
+    command
+}

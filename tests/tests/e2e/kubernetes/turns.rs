@@ -1,0 +1,145 @@
+//! Turns of a worker in a pod, while its pod, the daemon and the API server die.
+
+use serde_json::json;
+use subagent_tests::harness::{TestSandbox, wait_until};
+
+use super::api::TOKEN;
+use super::cluster::{DEADLINE, Kubernetes, wait_for_prompt};
+
+#[test]
+fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.set_env("ONLY_HERE", "of-this-machine");
+    let demo = sandbox.demo_agent(&[]).env("OF_LAUNCHER", "sent along");
+    sandbox.launcher("demo", demo);
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let shown = sandbox.show(&worker);
+    assert_eq!(shown["placement"], json!({"kind": "kubernetes", "name": "pods", "image": "agents:1"}));
+    let name = cluster.pod();
+    let manifest = cluster.pods.manifest(&name);
+    assert_eq!(manifest["metadata"]["labels"]["subagent/worker"], json!(worker), "{manifest}");
+    assert_eq!(manifest["metadata"]["labels"]["team"], "blue");
+    assert_eq!(manifest["spec"]["restartPolicy"], "Never");
+    // Neither the manifest nor a command line has anything of the environment or of the login.
+    let lines: Vec<String> =
+        sandbox.processes().iter().map(subagent_tests::harness::process::Process::command_line).collect();
+    assert!(lines.iter().any(|line| line.contains("exec")), "{lines:?}");
+    for text in [manifest.to_string(), lines.concat()] {
+        assert!(!text.contains("sent along") && !text.contains(TOKEN), "{text}");
+    }
+    let said = sandbox
+        .send(&worker, "!shell pwd; echo ${ONLY_HERE:-absent}; echo $OF_LAUNCHER; echo $OF_POD")
+        .to_string();
+    let work = sandbox.file("in-pods");
+    for expected in [work.to_str().unwrap(), "absent", "sent along", "of the pod"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
+    let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    wait_for_prompt(&sandbox, 3);
+    let _ = sandbox.run(&["cancel", &worker]);
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    sandbox.check();
+    let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert_eq!(stopped["state"], "stopped");
+    cluster.wait_for_none();
+    assert_eq!(cluster.pods.created(), [name]);
+    let _ = sandbox.run(&["worker", "rm", &worker]).data_of("worker.removed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_is_killed_in_a_turn_finds_the_pod_again() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    wait_for_prompt(&sandbox, 1);
+    sandbox.kill_daemon();
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let ends = sandbox.number("SELECT count(*) FROM events WHERE type = 'turn.completed'");
+    assert_eq!((ends, cluster.pods.created().len()), (1, 1));
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_has_a_pod_of_its_own_that_ends_with_it() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    let run = sandbox.run(&["run", "--on", "pods", "demo", "!shell echo in $OF_POD"]).document();
+    assert!(run.to_string().contains("in of the pod"), "{run}");
+    cluster.wait_for_none();
+    assert_eq!(cluster.pods.created().len(), 1);
+    sandbox.finish();
+}
+
+/// Ends the only pod in the middle of a turn, with these options of `kubectl delete`.
+fn deleted_in_a_turn(options: &[&str]) {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    wait_for_prompt(&sandbox, 1);
+    let name = cluster.pod();
+    let deleted = cluster.run(&[&["delete", "pod", &name, "--wait=false"], options].concat());
+    assert!(deleted.status.success(), "{deleted:?}");
+    let end = sandbox.turn_end(&accepted);
+    let error = &end["data"]["error"];
+    assert_eq!((&end["type"], &error["code"]), (&"turn.failed".into(), &"RUNTIME_LOST".into()), "{end}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(&name) && message.contains("deleted"), "{end}");
+    assert_eq!(error["details"]["dispatched"], "maybe", "{end}");
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    assert_eq!(cluster.pods.created().len(), 2);
+    let prompts = sandbox.number("SELECT count(*) FROM events WHERE type = 'runtime.turn_dispatching'");
+    assert_eq!(prompts, 2);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_pod_that_is_deleted_in_a_turn_is_lost_and_another_one_follows() {
+    deleted_in_a_turn(&[]);
+}
+
+#[test]
+fn a_pod_that_is_killed_in_a_turn_is_lost_with_the_rest_of_its_journal() {
+    deleted_in_a_turn(&["--grace-period=0", "--force"]);
+}
+
+#[test]
+fn an_api_server_that_is_down_loses_nothing() {
+    let mut sandbox = TestSandbox::new();
+    let Some(mut cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    wait_for_prompt(&sandbox, 1);
+    cluster.cut();
+    wait_until("the worker to be unreachable", DEADLINE, || {
+        let shown = sandbox.show(&worker);
+        assert_ne!(shown["state"], "error", "{shown}");
+        shown["unreachable"].is_object().then_some(())
+    });
+    gate.open();
+    cluster.mend();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    wait_until("the worker to be reached", DEADLINE, || {
+        (!sandbox.show(&worker)["unreachable"].is_object()).then_some(())
+    });
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let ends = sandbox.number("SELECT count(*) FROM events WHERE type = 'turn.completed'");
+    assert_eq!((ends, cluster.pods.created().len()), (2, 1));
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
