@@ -13,12 +13,13 @@ use subagent_protocol::hosts::{DaemonHost, DialFailure};
 use subagent_protocol::placement::client::MAX_SAID_BYTES;
 use subagent_protocol::placement::ssh;
 
-use super::{Cli, parse};
 use crate::client::HostLink;
 use crate::command_line::TypedFlags;
-use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
+
+/// Returns what a command line means.
+pub(crate) type LineReader = fn(&[OsString]) -> Option<String>;
 
 /// Exit code of the shell line if there is no such folder. No command of `subagent` has it.
 const NO_FOLDER: i32 = 125;
@@ -30,9 +31,14 @@ const HOST_FLAG: &str = "--host";
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` without a folder; `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`.
-pub(crate) fn run(args: &[OsString], link: &HostLink, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(
+    args: &[OsString],
+    typed: &TypedFlags,
+    link: &HostLink,
+    read: LineReader,
+) -> Result<CliOutcome> {
     let host = link.host();
-    let line = line(args, host, &context.typed)?;
+    let line = line(args, host, typed, read)?;
     // A question needs the terminal there. Otherwise output and errors stay apart.
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let mut client = client(host, &line, is_terminal);
@@ -48,9 +54,14 @@ pub(crate) fn run(args: &[OsString], link: &HostLink, context: &CliContext) -> R
 ///
 /// # Errors
 /// Those of [`run`], and those of the command.
-pub(crate) fn data(args: &[OsString], typed: &TypedFlags, link: &HostLink) -> Result<Value> {
+pub(crate) fn data(
+    args: &[OsString],
+    typed: &TypedFlags,
+    link: &HostLink,
+    read: LineReader,
+) -> Result<Value> {
     let host = link.host();
-    let mut client = client(host, &line(args, host, typed)?, false);
+    let mut client = client(host, &line(args, host, typed, read)?, false);
     let output = client.stdin(Stdio::null()).output().map_err(|error| unusable(host, &error))?;
     code(host, output.status, &output.stderr)?;
     match serde_json::from_slice(&output.stdout) {
@@ -114,9 +125,9 @@ fn unusable(host: &DaemonHost, error: &io::Error) -> Failure {
 }
 
 /// The line of a shell there that becomes the command.
-fn line(args: &[OsString], host: &DaemonHost, typed: &TypedFlags) -> Result<String> {
+fn line(args: &[OsString], host: &DaemonHost, typed: &TypedFlags, read: LineReader) -> Result<String> {
     let cwd = folder(host, typed)?;
-    let args = without_host(args)?;
+    let args = without_host(args, read)?;
     let mut words = Vec::with_capacity(args.len());
     let mut is_cwd = false;
     for arg in &args {
@@ -160,7 +171,7 @@ fn folder(host: &DaemonHost, typed: &TypedFlags) -> Result<String> {
 }
 
 /// The arguments without the flag that names the host, which has no meaning there.
-fn without_host(args: &[OsString]) -> Result<Vec<OsString>> {
+fn without_host(args: &[OsString], read: LineReader) -> Result<Vec<OsString>> {
     let mut rest = Vec::with_capacity(args.len());
     let (mut all, mut is_over) = (args.iter(), false);
     while let Some(arg) = all.next() {
@@ -173,10 +184,8 @@ fn without_host(args: &[OsString]) -> Result<Vec<OsString>> {
         }
     }
     // A text may look like the flag: then the command is another one without it.
-    let read =
-        |args: &[OsString]| parse(args.iter().cloned()).map(|(Cli { command }, _)| format!("{command:?}"));
     match (read(args), read(&rest)) {
-        (Ok(typed), Ok(left)) if typed == left => Ok(rest),
+        (Some(typed), Some(left)) if typed == left => Ok(rest),
         _ => Err(Failure::argument("a text looks like the flag --host")
             .recommend("send the text with --text-stdin, or name the host with SUBAGENT_HOST")),
     }
@@ -188,6 +197,8 @@ mod tests {
 
     use subagent_protocol::placement::ssh::RemoteHost;
 
+    use super::super::host_use::described;
+    use super::super::parse;
     use super::*;
 
     fn lap(cwd: Option<&str>) -> DaemonHost {
@@ -198,7 +209,7 @@ mod tests {
     fn line_of(words: &[&str], cwd: Option<&str>) -> Result<String> {
         let args: Vec<OsString> = words.iter().map(Into::into).collect();
         let (_, typed) = parse(args.iter().cloned()).unwrap();
-        line(&args, &lap(cwd), &typed)
+        line(&args, &lap(cwd), &typed, described)
     }
 
     /// The words that a shell makes of the line.

@@ -177,7 +177,7 @@ fn run(words: &[String], cwd: Option<PathBuf>, root: &Path, context: CliContext)
     if let Some(host) = context.host.as_ref().filter(|_| cli.command.host_use() == HostUse::Passed) {
         let passed = words(Some(root));
         let (_, typed) = parse(&passed)?;
-        return passed::data(&passed, &typed, host);
+        return passed::data(&passed, &typed, host, host_use::described);
     }
     match cli.command.run(&CliContext { typed, ..context })? {
         CliOutcome::Report { data, .. } | CliOutcome::Judged { data, .. } => Ok(data),

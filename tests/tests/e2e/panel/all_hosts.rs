@@ -5,7 +5,7 @@ use subagent_tests::harness::{SshHost, TestSandbox};
 
 use super::doors::from_below;
 use super::{Panel, error};
-use crate::hosts::far_client::{away, host};
+use crate::hosts::{away, host};
 
 #[test]
 fn a_page_shows_and_answers_workers_of_hosts_beside_one_that_does_not_answer() {
