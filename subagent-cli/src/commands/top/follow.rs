@@ -78,9 +78,13 @@ impl BoardFollower {
                     let client = asking.get_or_insert_with(|| DaemonClient::new(&self.context, &workspace));
                     match self.snapshot(client).await {
                         Ok(Some(cursor)) => {
-                            patience = FIRST_PATIENCE;
                             let from = last.map_or(cursor, |last| last.min(cursor));
-                            self.stream(&workspace, client, from, last.insert(from), taken).await
+                            let left = self.stream(&workspace, client, from, last.insert(from), taken).await;
+                            // A host whose streams end at once is asked less and less often.
+                            if self.context.host.is_none() || taken.elapsed() > LAST_PATIENCE {
+                                patience = FIRST_PATIENCE;
+                            }
+                            left
                         }
                         Ok(None) => Left::Gone,
                         Err(failure) => Left::Failed(failure),
@@ -100,8 +104,6 @@ impl BoardFollower {
                     if self.inputs.send(BoardEvent::Lost).await.is_err() {
                         return;
                     }
-                    // A connection that breaks at once is not made again and again.
-                    sleep_until(taken + FIRST_PATIENCE).await;
                 }
                 Left::Unused => tokio::select! {
                     () = self.refresh.notified() => {}
@@ -123,7 +125,15 @@ impl BoardFollower {
                         () = self.pause(patience) => {}
                     }
                     patience = (patience * 2).min(LAST_PATIENCE);
+                    continue;
                 }
+            }
+            if self.context.host.is_some() && taken.elapsed() < patience {
+                tokio::select! {
+                    () = self.refresh.notified() => {}
+                    () = sleep_until(taken + patience) => {}
+                }
+                patience = (patience * 2).min(LAST_PATIENCE);
             }
         }
     }

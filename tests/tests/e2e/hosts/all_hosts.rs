@@ -77,12 +77,11 @@ fn keys_act_on_the_host_of_the_row_beside_hosts_that_do_not_answer() {
     board.types("y");
     board.sees("lap/one is stopped");
     state(&sandbox, "one", "stopped");
-    // A worker is started where the chosen one is.
+    // A worker is started here.
     board.types("w");
-    board.sees("agent (empty: the default): demo");
-    board.types("\r!say begun there\r");
+    board.sees("agent (empty: the default):");
+    board.types("demo\r!say begun here\r");
     board.sees("demo-1 started");
-    board.sees("> lap/demo-1");
     board.types("t");
     board.types("g");
     board.sees("> dead/");
