@@ -7,7 +7,7 @@ use subagent_tests::harness::{Command, SshHost, TestSandbox};
 
 use super::doors::from_below;
 use super::{Panel, error};
-use crate::hosts::{away, host};
+use crate::hosts::host;
 
 /// Offers the host with a workspace that is not that of the sandbox, and starts a worker there that has
 /// the same name as one here. Returns its id.
