@@ -133,7 +133,7 @@ mod hosts {
     mod list;
     mod passed;
 
-    pub(crate) use far_client::{away, host};
+    pub(crate) use far_client::host;
 }
 
 mod hooks {
