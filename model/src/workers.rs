@@ -14,6 +14,9 @@ use subagent_protocol::time::Timestamp;
 
 use crate::Activity;
 
+/// Maximum number of open questions of a worker that a view keeps.
+const MAX_NEEDS: usize = 256;
+
 /// Something that a worker asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
@@ -198,6 +201,7 @@ impl OverviewRow {
             }
             kind if kind.is_question() => {
                 if let Some(need) = need(event, &data)
+                    && self.needs.len() < MAX_NEEDS
                     && self.needs.iter().all(|known| known.request_id != need.request_id)
                 {
                     self.needs.push(need);

@@ -49,6 +49,12 @@ pub enum DaemonAddress {
 pub trait FarDaemon: Debug + Send + Sync {
     /// Connects with it; each connection is for one request.
     fn dial(&self) -> BridgeFuture<'_, Result<FarConnection, Value>>;
+    /// The name of the host in the config file.
+    fn host(&self) -> &str;
+    /// Notes that the host has just answered.
+    fn note_answer(&self);
+    /// The error for a host that no longer answers, with the age of its last answer.
+    fn silence(&self) -> Value;
 }
 
 /// A connection with a daemon on another host.
@@ -79,7 +85,7 @@ pub trait Bridge: Debug + Send + Sync + 'static {
     /// The workspace of the panel and those of the other daemons that run, in a stable order.
     fn places(&self) -> BridgeFuture<'_, Vec<PanelWorkspace>>;
     /// The address of the daemon of a place. The daemon of the panel's own workspace is started if it died, and with
-    /// `start` also if it was stopped.
+    /// `start` also if it was stopped. A daemon of another host is started with `start` only.
     fn address<'a>(
         &'a self,
         place: &'a PanelWorkspace,

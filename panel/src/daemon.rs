@@ -1,9 +1,10 @@
 //! Requests to a daemon over its unix socket, on behalf of the process that asked the panel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
@@ -19,12 +20,15 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::bridge::{BridgeResult, DaemonAddress, FarConnection};
+use crate::far_error;
 
 /// How long a daemon may take for an answer. A stop may take 25 s.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum size of an answer in bytes.
 const MAX_BODY: usize = 256 * 1024 * 1024;
+/// The same for a daemon of another host, which need not be honest.
+const MAX_FAR_BODY: usize = 16 * 1024 * 1024;
 
 /// A request to a daemon.
 #[derive(Debug, Clone)]
@@ -74,47 +78,9 @@ impl<'a> DaemonRequest<'a> {
         request.body(Full::new(self.body.clone()))
     }
 
-    /// Sends it, and reads the head of the answer.
-    async fn open(&self, to: &DaemonAddress) -> Result<Response<Incoming>, Value> {
-        let gone = |why: String| {
-            error(
-                &Error::new(Code::DaemonNotRunning, format!("the daemon does not answer: {why}"))
-                    .retryable()
-                    .recommend("wait until it is back, or start it with `subagent daemon start`"),
-            )
-        };
-        let sent = async {
-            let (stream, folder, carrier) = match to {
-                DaemonAddress::Socket { socket, state_folder } => {
-                    let stream =
-                        UnixStream::connect(socket).await.map_err(|error| gone(error.to_string()))?;
-                    (stream, state_folder.clone(), None)
-                }
-                DaemonAddress::Far(far) => {
-                    let FarConnection { stream, state_folder, carrier } = far.dial().await?;
-                    (stream, state_folder, Some(carrier))
-                }
-            };
-            let is_far = carrier.is_some();
-            let (mut sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(error.to_string()))?;
-            // It ends when the answer was read or dropped.
-            tokio::spawn(async move {
-                // The error is that of the request.
-                let _ = connection.await;
-                drop(carrier);
-            });
-            let request = self.request(folder.as_ref(), is_far).map_err(|problem| {
-                error(&Error::new(Code::InvalidArgument, format!("this cannot be asked: {problem}")))
-            })?;
-            sender.send_request(request).await.map_err(|error| gone(error.to_string()))
-        };
-        timeout(LIMIT, sent).await.unwrap_or_else(|_| Err(gone("it takes too long".to_owned())))
-    }
-
     /// The data of the answer's envelope.
     pub(crate) async fn send(&self, to: &DaemonAddress) -> BridgeResult {
-        envelope(&whole(self.open(to).await?).await?)
+        limited(KeptConnection::open(to)).await?.ask(self).await
     }
 
     /// The data as a type.
@@ -127,20 +93,99 @@ impl<'a> DaemonRequest<'a> {
 
     /// The lines of an answer that goes on.
     pub(crate) async fn lines(&self, to: &DaemonAddress) -> Result<EventLines, Value> {
-        let response = self.open(to).await?;
+        let mut connection = limited(KeptConnection::open(to)).await?;
+        let response = connection.begin(self).await?;
         if response.status().is_success() {
-            return Ok(EventLines { body: response.into_body(), rest: BytesMut::new() });
+            let host = connection.host;
+            return Ok(EventLines { body: response.into_body(), rest: BytesMut::new(), host });
         }
-        envelope(&whole(response).await?)
+        connection
+            .finish(response)
+            .await
             .and_then(|_| Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream"))))
     }
 }
 
+fn gone(why: &str) -> Value {
+    error(
+        &Error::new(Code::DaemonNotRunning, format!("the daemon does not answer: {why}"))
+            .retryable()
+            .recommend("wait until it is back, or start it with `subagent daemon start`"),
+    )
+}
+
+async fn limited<T>(asked: impl Future<Output = Result<T, Value>>) -> Result<T, Value> {
+    timeout(LIMIT, asked).await.unwrap_or_else(|_| Err(gone("it takes too long")))
+}
+
+/// A connection with a daemon, for one request after the other. It ends when this and the answers are dropped.
+pub(crate) struct KeptConnection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    folder: Option<StateFolder>,
+    /// The host of the daemon; `None` is this machine.
+    host: Option<Arc<str>>,
+}
+
+impl KeptConnection {
+    pub(crate) async fn open(to: &DaemonAddress) -> Result<Self, Value> {
+        let (stream, folder, carrier, host) = match to {
+            DaemonAddress::Socket { socket, state_folder } => {
+                let stream = UnixStream::connect(socket).await.map_err(|error| gone(&error.to_string()))?;
+                (stream, state_folder.clone(), None, None)
+            }
+            DaemonAddress::Far(far) => {
+                let host = far.host();
+                let dialed = far.dial().await.map_err(|error| far_error::of_host(host, &error))?;
+                let FarConnection { stream, state_folder, carrier } = dialed;
+                (stream, state_folder, Some(carrier), Some(host.into()))
+            }
+        };
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error.to_string()))?;
+        tokio::spawn(async move {
+            // The error is that of the request.
+            let _ = connection.await;
+            drop(carrier);
+        });
+        Ok(Self { sender, folder, host })
+    }
+
+    /// The data of the envelope that answers a request.
+    pub(crate) async fn ask(&mut self, request: &DaemonRequest<'_>) -> BridgeResult {
+        let response = self.begin(request).await?;
+        self.finish(response).await
+    }
+
+    /// Sends a request, and reads the head of the answer.
+    async fn begin(&mut self, request: &DaemonRequest<'_>) -> Result<Response<Incoming>, Value> {
+        let request = request.request(self.folder.as_ref(), self.host.is_some()).map_err(|problem| {
+            error(&Error::new(Code::InvalidArgument, format!("this cannot be asked: {problem}")))
+        })?;
+        let sent = async {
+            self.sender.ready().await.map_err(|error| gone(&error.to_string()))?;
+            self.sender.send_request(request).await.map_err(|error| gone(&error.to_string()))
+        };
+        limited(sent).await
+    }
+
+    async fn finish(&self, response: Response<Incoming>) -> BridgeResult {
+        let limit = if self.host.is_some() { MAX_FAR_BODY } else { MAX_BODY };
+        let answer = whole(response, limit).await.and_then(|body| envelope(&body));
+        match &self.host {
+            Some(host) => answer.map_err(|error| far_error::of_host(host, &error)),
+            None => answer,
+        }
+    }
+}
+
 /// Reads the body of an answer.
-async fn whole(response: Response<Incoming>) -> Result<Bytes, Value> {
-    let body = Limited::new(response.into_body(), MAX_BODY);
+async fn whole(response: Response<Incoming>, limit: usize) -> Result<Bytes, Value> {
+    let body = Limited::new(response.into_body(), limit);
     match timeout(LIMIT, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(problem)) if problem.is::<LengthLimitError>() => {
+            Err(error(&Error::new(Code::Internal, "the daemon's answer is too large")))
+        }
         _ => Err(error(&Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable())),
     }
 }
@@ -170,6 +215,7 @@ struct DaemonReply {
 pub(crate) struct EventLines {
     body: Incoming,
     rest: BytesMut,
+    host: Option<Arc<str>>,
 }
 
 /// The error of a stream that breaks off.
@@ -206,7 +252,11 @@ impl EventLines {
             if let Some(end) = end {
                 let whole = self.rest.split_to(end + 1);
                 let lines = whole[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-                return lines.filter_map(event_of).collect::<Result<_, _>>().map(Some);
+                let events = lines.filter_map(event_of).collect::<Result<_, _>>().map(Some);
+                return match &self.host {
+                    Some(host) => events.map_err(|error| far_error::of_host(host, &error)),
+                    None => events,
+                };
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => {

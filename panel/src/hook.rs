@@ -17,7 +17,7 @@ use subagent_protocol::{Code, Error};
 use crate::body;
 use crate::bridge::BridgeResult;
 use crate::daemon::{DaemonRequest, error};
-use crate::live::code_of;
+use crate::errors::code_of;
 use crate::server::{BrowserConnection, bearer, busy, read_only};
 use crate::window::Window;
 

@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use subagent_model::{Applied, Workers};
-use subagent_protocol::api::{ApprovalShown, OverviewShown, TranscriptShown};
+use subagent_protocol::api::{OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::json::extend;
-use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 use tokio::sync::mpsc;
@@ -22,7 +21,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 
 use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
 use crate::daemon::{DaemonRequest, LIMIT, broken_off};
-use crate::rows::{OpenQuestions, SentRows, question};
+use crate::errors::{code_of, is_not_found};
+use crate::far_error;
+use crate::inquiry::Inquiry;
+use crate::pulse::{HostPulse, PATIENCE, within};
+use crate::rows::SentRows;
 use crate::story::{self, PageStory};
 
 /// How often daemons that were started meanwhile are looked for.
@@ -35,8 +38,8 @@ const REFRESH: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(1);
 /// The same for a host that was tried before.
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// Time for the first answer of a host.
-const ANSWER: Duration = Duration::from_secs(20);
+/// Maximum number of workers that are remembered because no snapshot has them.
+const MAX_HIDDEN: usize = 10_000;
 /// Number of events in the first page of a transcript.
 const PAGE_EVENTS: u32 = 500;
 
@@ -186,24 +189,22 @@ impl PlaceStream<'_> {
     }
 
     async fn run(&self) -> Result<(), StreamEnd> {
-        let address = self.bridge.address(self.place, false).await?;
+        let address = address_of(self.bridge, self.place).await?;
         let get = |path: String| DaemonRequest::get(path, self.behalf);
-        let (mut sent, mut questions) = (SentRows::default(), OpenQuestions::new());
+        let mut sent = SentRows::default();
         let overview = get("/v1/overview".to_owned());
-        let asked = overview.read::<OverviewShown>(&address);
-        let silent = || Err(broken_off("the host did not answer in time"));
-        let snapshot = match self.place.host {
-            None => asked.await?,
-            Some(_) => timeout(ANSWER, asked).await.unwrap_or_else(|_| silent())?,
-        };
+        let snapshot: OverviewShown = within(PATIENCE, &address, overview.read(&address)).await?;
         let mut workers = Workers::new(&snapshot);
         let (rows, _) = sent.changes(&workers)?;
         let PanelWorkspace { id, title, is_own, .. } = self.place;
         let head = Some(PlaceHead { title, own: *is_own, at: snapshot.at, all: true });
         self.say_rows(PlaceRows { place: id, head, rows, removed: Vec::new() }).await?;
-        self.ask(&workers, &mut questions, &address, true).await?;
+        let mut inquiry = Inquiry::new(address.clone(), self.behalf);
+        inquiry.begin(&workers);
+        self.say_questions(&mut inquiry).await?;
         let path = format!("/v1/events?follow=1&from={}", workers.cursor());
-        let mut events = get(path).lines(&address).await?;
+        let mut events = within(PATIENCE, &address, get(path).lines(&address)).await?;
+        let mut pulse = HostPulse::new(&address);
         // Workers that the snapshots leave out: tasks that are not to be looked at.
         let mut hidden: HashSet<WorkerId> = HashSet::new();
         let mut refresh: Option<Instant> = None;
@@ -216,12 +217,21 @@ impl PlaceStream<'_> {
             let frame = sent_at.map_or_else(Instant::now, |last| last + FRAME);
             tokio::select! {
                 () = self.out.closed() => return Err(StreamEnd::Page),
+                error = pulse.lost() => return Err(error.into()),
+                fetched = inquiry.fetched() => {
+                    fetched?;
+                    inquiry.begin(&workers);
+                    self.say_questions(&mut inquiry).await?;
+                }
                 heard = events.next() => {
+                    pulse.heard();
                     for event in heard?.ok_or_else(|| broken_off("the daemon has ended the stream"))? {
                         match workers.apply(&event) {
                             Applied::Seen => _ = seen.insert(event.worker_id.clone()),
                             Applied::Row => _ = dirty.insert(event.worker_id.clone()),
-                            Applied::Unknown if hidden.insert(event.worker_id.clone()) => {
+                            Applied::Unknown
+                                if hidden.len() < MAX_HIDDEN && hidden.insert(event.worker_id.clone()) =>
+                            {
                                 refresh.get_or_insert_with(|| Instant::now() + REFRESH);
                             }
                             Applied::Nothing | Applied::Unknown => {}
@@ -237,7 +247,8 @@ impl PlaceStream<'_> {
                     if !rows.is_empty() {
                         self.say_rows(PlaceRows { place: id, head: None, rows, removed: Vec::new() }).await?;
                     }
-                    self.ask(&workers, &mut questions, &address, false).await?;
+                    inquiry.begin(&workers);
+                    self.say_questions(&mut inquiry).await?;
                 }
                 () = sleep_until(seen_due), if !seen.is_empty() => {
                     seen_due = Instant::now() + SEEN;
@@ -246,72 +257,32 @@ impl PlaceStream<'_> {
                 () = sleep_until(due) => match refresh.take() {
                     None => self.out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
                     Some(_) => {
-                        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
+                        let snapshot: OverviewShown = within(PATIENCE, &address, overview.read(&address)).await?;
+                        pulse.heard();
                         workers = Workers::new(&snapshot);
                         workers.rows().iter().for_each(|row| _ = hidden.remove(row.worker_id()));
                         let (rows, removed) = sent.changes(&workers)?;
                         self.say_rows(PlaceRows { place: id, head: None, rows, removed }).await?;
-                        self.ask(&workers, &mut questions, &address, false).await?;
+                        inquiry.begin(&workers);
+                        self.say_questions(&mut inquiry).await?;
                     }
                 },
             }
         }
     }
 
-    /// Tells the page which questions are open, if these are others than it knows, or if it must know.
-    async fn ask(
-        &self,
-        workers: &Workers,
-        questions: &mut OpenQuestions,
-        address: &DaemonAddress,
-        always: bool,
-    ) -> Result<(), StreamEnd> {
-        let open: Vec<String> = workers.needs().iter().map(|(_, need)| need.request_id.to_string()).collect();
-        let count = questions.len();
-        questions.retain(|id, _| open.contains(id));
-        let mut changed = always || questions.len() != count;
-        for id in open {
-            if questions.contains_key(&id) {
-                continue;
-            }
-            let asked: Result<ApprovalShown, Value> =
-                DaemonRequest::get(format!("/v1/approvals/{id}"), self.behalf).read(address).await;
-            match asked {
-                Ok(asked) => {
-                    questions.insert(id, question(&asked));
-                    changed = true;
-                }
-                // It is over already: its end comes in the stream.
-                Err(error) if is_not_found(&error) => {}
-                // The question may still be open. The place begins again.
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if changed {
-            let mut items: Vec<&Value> = questions.values().collect();
-            items.sort_by_key(|item| item["since"].as_str().map(str::to_owned));
+    /// Tells the page which questions are open, if it does not know.
+    async fn say_questions(&self, inquiry: &mut Inquiry) -> Result<(), StreamEnd> {
+        if let Some(items) = inquiry.take_changed() {
             say(self.out, &json!({"place": self.place.id, "questions": items})).await?;
         }
         Ok(())
     }
 }
 
-/// Whether what was asked for does not exist (any more).
-fn is_not_found(error: &Value) -> bool {
-    code_of(error).ends_with("_NOT_FOUND")
-}
-
-/// An error of the daemon, or of the way to it.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PanelError<'a> {
-    #[serde(borrow)]
-    code: Lenient<&'a str>,
-}
-
-/// The code of an error; empty if it has none.
-pub(crate) fn code_of(error: &Value) -> &str {
-    lenient::read::<PanelError<'_>>(error).code.0.unwrap_or_default()
+/// The address of the daemon of a place that is only looked at.
+async fn address_of(bridge: &dyn Bridge, place: &PanelWorkspace) -> Result<DaemonAddress, Value> {
+    bridge.address(place, false).await.map_err(|error| far_error::of_place(place, error))
 }
 
 /// Whether an event changes what only a snapshot has: usage, budgets, worktrees, tasks.
@@ -352,7 +323,7 @@ impl Following {
     }
 
     async fn follow(&self, out: &PageSender) -> Result<(), StreamEnd> {
-        let address = self.bridge.address(&self.place, false).await?;
+        let address = address_of(&*self.bridge, &self.place).await?;
         let base = format!("/v1/workers/{}", self.worker);
         let get = |path: String| DaemonRequest::get(path, &self.behalf);
         if let Some(from) = &self.from
@@ -364,22 +335,29 @@ impl Following {
             }
             say(out, &json!({"expired": true})).await?;
         }
-        let shown: TranscriptShown =
-            get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&address).await?;
+        let transcript = get(format!("{base}/transcript?limit={PAGE_EVENTS}"));
+        let shown: TranscriptShown = within(PATIENCE, &address, transcript.read(&address)).await?;
         let mut page = story::page(&shown);
         extend(&mut page, [("all", true.into())]);
         say(out, &page).await?;
         let from = shown.cursor.map(|cursor| format!("&from={cursor}")).unwrap_or_default();
         let mut story = PageStory::new(shown);
-        let mut events = get(format!("{base}/events?follow=1{from}")).lines(&address).await?;
+        let follow = get(format!("{base}/events?follow=1{from}"));
+        let mut events = within(PATIENCE, &address, follow.lines(&address)).await?;
+        let mut pulse = HostPulse::new(&address);
         let mut heartbeat = interval(HEARTBEAT);
         loop {
             tokio::select! {
+                error = pulse.lost() => return Err(error.into()),
                 heard = events.next() => match heard? {
-                    Some(events) => Self::send_story(&mut story, events, out).await?,
+                    Some(events) => {
+                        pulse.heard();
+                        Self::send_story(&mut story, events, out).await?;
+                    }
                     // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
                     None => {
-                        let worker: StateOfWorker = get(base.clone()).read(&address).await?;
+                        let asked = get(base.clone());
+                        let worker: StateOfWorker = within(PATIENCE, &address, asked.read(&address)).await?;
                         if worker.state != WorkerState::Stopped {
                             return Err(broken_off("the daemon has ended the stream").into());
                         }

@@ -17,19 +17,22 @@ use subagent_protocol::clean::clean;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error};
 use tokio::sync::{OnceCell, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::body::{self, ReplyBody};
 use crate::bridge::{Bridge, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
 use crate::daemon::{DaemonRequest, error};
 use crate::doors::{self, BrowserCredential, Doors, PairingRefusal};
+use crate::errors::code_of;
 use crate::gate::{HEADERS, HostGate};
 use crate::hook::HookRequests;
-use crate::live::{self, Following, code_of};
+use crate::live::{self, Following};
 use crate::presence::PagePresence;
 use crate::render::patch;
 use crate::routes::Route;
 use crate::seats::Seat;
-use crate::{PanelOptions, assets, peer, story};
+use crate::{PanelOptions, assets, far_error, peer, story};
 
 /// Streams at a time, of all pages.
 const MAX_STREAMS: usize = 32;
@@ -39,6 +42,8 @@ const MAX_WAITING_LINES: usize = 64;
 const PLACES_TIME: Duration = Duration::from_secs(5);
 /// The path under which daemons are asked whether a process may have a session, and which they note if it may not.
 const PERMISSION: &str = "/v1/panel/sessions";
+/// How long a daemon of this machine may take to judge a process.
+const JUDGMENT_LIMIT: Duration = Duration::from_secs(5);
 
 /// What all connections share.
 pub(crate) struct PanelState {
@@ -229,7 +234,9 @@ impl BrowserConnection {
                     error(&Error::new(Code::InvalidInput, "a message needs a text").with("field", "text"))
                 })?;
                 let message = PanelMessage { worker, text, if_busy: word("ifBusy"), key };
-                bridge.send(&self.place(&place).await?, message).await.map(cleaned)
+                let place = self.place(&place).await?;
+                let sent = bridge.send(&place, message).await;
+                sent.map(cleaned).map_err(|problem| far_error::of_place(&place, problem))
             }
             Route::HandOff { place, worker } => {
                 bridge.hand_off(&self.place(&place).await?, worker, key).await.map(cleaned)
@@ -286,19 +293,18 @@ impl BrowserConnection {
 
     async fn ask_permission(&self) -> Result<(), Value> {
         let Holders { header: behalf, processes: holders } = self.holders().await?;
+        // The daemon of a worker notes what its agent tried, so all are asked even if the answer is known.
+        let is_below = holders.iter().any(|id| proc::is_below_guard_of(id.pid));
+        let mut asked = JoinSet::new();
         // A daemon of another host cannot judge processes of this machine.
         let places = self.shared.bridge.places().await;
         for place in places.into_iter().filter(|place| place.host.is_none()) {
-            // A daemon that does not run cannot judge.
-            let Ok(address) = self.shared.bridge.address(&place, false).await else { continue };
-            let ask = DaemonRequest { method: Method::POST, ..DaemonRequest::get(PERMISSION, &behalf) };
-            if let Err(refused) = ask.send(&address).await
-                && code_of(&refused) != "DAEMON_NOT_RUNNING"
-            {
-                return Err(refused);
-            }
+            asked.spawn(judge(Arc::clone(&self.shared.bridge), place, Arc::clone(&behalf)));
         }
-        if holders.iter().any(|id| proc::is_below_guard_of(id.pid)) {
+        while let Some(judged) = asked.join_next().await {
+            judged.unwrap_or(Ok(()))?;
+        }
+        if is_below {
             let message = "the process that sent the request was started by an agent";
             return Err(error(&Error::new(Code::ForbiddenFromWorker, message)));
         }
@@ -313,6 +319,13 @@ impl BrowserConnection {
         is_change: bool,
     ) -> Result<DaemonAddress, Value> {
         let bridge = &self.shared.bridge;
+        if place.host.is_some() {
+            if is_change {
+                self.permission().await?;
+            }
+            let found = bridge.address(place, is_change).await;
+            return found.map_err(|problem| far_error::of_place(place, problem));
+        }
         match bridge.address(place, false).await {
             Err(problem) if is_change && code_of(&problem) == "DAEMON_NOT_RUNNING" => {
                 self.permission().await?;
@@ -350,6 +363,20 @@ impl BrowserConnection {
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         Ok(response)
+    }
+}
+
+/// Asks a daemon of this machine whether the processes may act as an owner. Silence counts as permission, as that
+/// of a daemon that does not run: the ancestors of the processes decide.
+async fn judge(bridge: Arc<dyn Bridge>, place: PanelWorkspace, behalf: Arc<str>) -> Result<(), Value> {
+    let judged = async {
+        let Ok(address) = bridge.address(&place, false).await else { return Ok(()) };
+        let ask = DaemonRequest { method: Method::POST, ..DaemonRequest::get(PERMISSION, &behalf) };
+        ask.send(&address).await.map(drop)
+    };
+    match timeout(JUDGMENT_LIMIT, judged).await {
+        Ok(Err(refused)) if code_of(&refused) != "DAEMON_NOT_RUNNING" => Err(refused),
+        _ => Ok(()),
     }
 }
 

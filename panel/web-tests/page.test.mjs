@@ -12,7 +12,7 @@ globalThis.customElements = { get: (tag) => elements.get(tag), define: (tag, typ
 
 const words = await import('../web/words.js');
 const { State, order } = await import('../web/state.js');
-const { follow } = await import('../web/api.js');
+const { api, asking, follow, under } = await import('../web/api.js');
 await import('../web/inbox.js');
 await import('../web/compose.js');
 
@@ -182,4 +182,12 @@ test('the keys of tags are offered once', () => {
   const state = new State();
   state.take({ place: 'p', title: 'p', all: true, rows: [row('a', { tags: { job: 'x', at: 'y' } }), row('b', { tags: { job: 'z' } }), row('c')] });
   assert.deepEqual(state.tags(), ['at', 'job']);
+});
+
+test('an id of a daemon stays one segment of a path', () => {
+  assert.equal(under(api('p1', 'workers', 'w_1'), 'queue', 'resume'), '/api/p1/workers/w_1/queue/resume');
+  assert.equal(asking(api('p1', 'usage'), { by: 'day&x', since: null }), '/api/p1/usage?by=day%26x');
+  for (const id of ['../../p2/workers/w/stop?x=', '..', '.', '', 'a/b', 'a?b', 'a#b', 'a\\b', '%2e%2e', undefined, 7, ['a']]) {
+    assert.throws(() => api('p1', 'turns', /** @type {any} */ (id), 'drop'), { code: 'INVALID_ARGUMENT' }, String(id));
+  }
 });

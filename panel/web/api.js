@@ -44,6 +44,27 @@ export function leave() {
   sessionStorage.removeItem(KEY);
 }
 
+const SEGMENT = /^[A-Za-z0-9_-]+$/;
+
+/**
+ * Builds the path of a request below a path of the panel. All paths come from here: ids come from daemons, and one
+ * with a slash or with dots would lead to another place.
+ * @param {string} base @param {...string} segments
+ */
+export function under(base, ...segments) {
+  if (segments.every((segment) => typeof segment === 'string' && SEGMENT.test(segment))) return [base, ...segments].join('/');
+  throw new Failed({ code: 'INVALID_ARGUMENT', message: 'A daemon sent an id that cannot stand in an address. Nothing was asked.' });
+}
+
+/** @param {...string} segments */
+export const api = (...segments) => under('/api', ...segments);
+
+/** A path with a query; empty values are left out. @param {string} path @param {Record<string, string | null | undefined>} values */
+export function asking(path, values) {
+  const given = Object.entries(values).filter(([, value]) => value);
+  return given.length ? `${path}?${new URLSearchParams(/** @type {[string, string][]} */ (given))}` : path;
+}
+
 /** @param {string} path */
 export const get = (path) => request('GET', path);
 

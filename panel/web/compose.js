@@ -1,6 +1,6 @@
 // The message box: send, queue, steer, cancel, stop, hand off.
 
-import { isReadOnly, post } from './api.js';
+import { isReadOnly, post, under } from './api.js';
 import { define, fill, h, say } from './dom.js';
 import { sure } from './tabs.js';
 
@@ -26,7 +26,7 @@ class PanelCompose extends HTMLElement {
     this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.send = h('button.primary', { type: 'button', onclick: () => this.say(this.first) });
     this.steer = h('button', { type: 'button', title: 'Cancel the turn and send this next', onclick: () => this.say('steer') }, 'Steer');
-    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`, { turnId: this.row.turn })) }, 'Cancel', h('span.long', {}, ' turn'));
+    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(under(base, 'cancel'), { turnId: this.row.turn })) }, 'Cancel', h('span.long', {}, ' turn'));
     this.handOff = h('button', { type: 'button', title: 'Start another worker that takes over this work', onclick: () => this.pass() });
     this.halt = h('button.danger', { type: 'button', onclick: () => this.stop() }, 'Stop');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
@@ -77,7 +77,7 @@ class PanelCompose extends HTMLElement {
     this.tried = null;
     return this.act(async () => {
       try {
-        await post(`${this.base}/turns`, message.body, message.key);
+        await post(under(this.base, 'turns'), message.body, message.key);
       } catch (error) {
         if (isOpen(error)) this.tried = message;
         throw error;
@@ -97,7 +97,7 @@ class PanelCompose extends HTMLElement {
       this.passing ??= crypto.randomUUID();
       let worker;
       try {
-        ({ worker } = await post(`${this.base}/hand-off`, {}, this.passing));
+        ({ worker } = await post(under(this.base, 'hand-off'), {}, this.passing));
       } catch (error) {
         if (!isOpen(error)) this.passing = null;
         throw error;
@@ -109,7 +109,7 @@ class PanelCompose extends HTMLElement {
 
   async stop() {
     if (await sure(`Stop ${this.row.name} for good? Its agent and all that it started end.`, 'Stop')) {
-      this.act(() => post(`${this.base}/stop`));
+      this.act(() => post(under(this.base, 'stop')));
     }
   }
 

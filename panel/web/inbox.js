@@ -1,6 +1,6 @@
 // The inbox: questions of all workers, the oldest first, answered in place.
 
-import { Failed, isReadOnly, post } from './api.js';
+import { Failed, api, isReadOnly, post } from './api.js';
 import { define, fill, h, link, say, types } from './dom.js';
 import { parts } from './story.js';
 import { age, clock, meaning } from './words.js';
@@ -175,7 +175,7 @@ class PanelQuestion extends HTMLElement {
     this.problem.hidden = true;
     const { worker, id } = this.question;
     try {
-      await post(`/api/${this.place.id}/workers/${worker}/${kind}/${id}`, body);
+      await post(api(this.place.id, 'workers', worker, kind, id), body);
     } catch (error) {
       this.busy(false);
       const failed = /** @type {Failed} */ (error);

@@ -1,6 +1,6 @@
 // A new run: agent, task, worktree, sandbox.
 
-import { get, post } from './api.js';
+import { api, get, post } from './api.js';
 import { fill, h } from './dom.js';
 import { problem } from './tabs.js';
 
@@ -28,7 +28,7 @@ export function openStart(state, go) {
     fill(who, h('option', { value: '' }, 'Loading …'));
     fill(said);
     try {
-      const data = await get(`/api/${where.value}/choices`);
+      const data = await get(api(where.value, 'choices'));
       const option = (/** @type {string} */ kind, /** @type {any} */ one, /** @type {string} */ more) => h('option', { value: `${kind}:${one.name}`, disabled: one.state === 'missing' }, `${one.name}${more}`);
       const launchers = [...data.launchers].sort((one, other) => Number(other.own) - Number(one.own) || Number(one.state === 'missing') - Number(other.state === 'missing'));
       fill(who, h('optgroup', { label: 'Agents' }, launchers.map((one) => option('launcher', one, STATES.get(one.state) || ''))), data.agents.length ? h('optgroup', { label: 'Definitions' }, data.agents.map((/** @type {any} */ one) => option('agent', one, one.description ? ` – ${one.description.slice(0, 60)}` : ''))) : null);
@@ -47,7 +47,7 @@ export function openStart(state, go) {
     go_.disabled = true;
     fill(said, h('p.note', { role: 'status' }, 'Starting …'));
     try {
-      const started = await post(`/api/${where.value}/workers`, {
+      const started = await post(api(where.value, 'workers'), {
         [kind]: name.join(':'), text: task.value, ...(model.value ? { model: model.value } : {}), ...(tree.checked ? { worktree: {} } : {}), ...(box.value ? { sandbox: box.value } : {}),
       });
       dialog.close();

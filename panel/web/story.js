@@ -1,6 +1,6 @@
 // The transcript of a worker: follows it, loads what is older, keeps what is read in its place.
 
-import { follow, get } from './api.js';
+import { asking, follow, get, under } from './api.js';
 import { define, fill, h, place, say } from './dom.js';
 import { clock } from './words.js';
 
@@ -41,7 +41,7 @@ class PanelStory extends HTMLElement {
   read() {
     this.controller?.abort();
     this.controller = new AbortController();
-    const path = () => `${this.base}/follow${this.cursor ? `?from=${this.cursor}` : ''}`;
+    const path = () => asking(under(this.base, 'follow'), { from: this.cursor });
     follow(path, (line) => this.take(line), (problem) => this.tell(problem), this.controller.signal);
   }
 
@@ -134,7 +134,7 @@ class PanelStory extends HTMLElement {
   async loadOlder() {
     this.older.disabled = true;
     try {
-      const page = await get(`${this.base}/page?before=${this.olderThan}`);
+      const page = await get(asking(under(this.base, 'page'), { before: this.olderThan }));
       const height = this.scrollHeight;
       const first = this.body.firstChild;
       const known = this.items;

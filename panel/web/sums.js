@@ -1,6 +1,6 @@
 // What workers have used, by day or otherwise, of all workspaces.
 
-import { get } from './api.js';
+import { api, asking, get } from './api.js';
 import { fill, h } from './dom.js';
 import { problem } from './tabs.js';
 import { cost, count } from './words.js';
@@ -17,33 +17,34 @@ export function openSums(state) {
   const body = h('div', { 'aria-live': 'polite' });
   const dialog = h('dialog.sums', { 'aria-label': 'Usage', onclose: () => dialog.remove() }, h('h2', {}, 'Usage'), h('div.bar', {}, by, span), body, h('form', { method: 'dialog' }, h('button', {}, 'Back')));
   let latest = 0;
-  const draw = async () => {
+  const draw = () => {
     const now = ++latest;
-    const since = span.value ? `&since=${new Date(Date.now() - Number(span.value) * DAY).toISOString()}` : '';
-    const parts = await Promise.all([...state.places.values()].map(async (place) => {
-      try {
-        return section(place, BY.get(by.value), await get(`/api/${place.id}/usage?by=${by.value}${since}`));
-      } catch (error) {
-        return h('section', {}, h('h3', {}, h('bdi', {}, place.title)), problem(error));
-      }
-    }));
-    // An answer that comes after that to a later choice is not shown.
-    if (now === latest) fill(body, parts.length ? parts : h('p.empty', {}, 'No workspace is known.'));
+    const since = span.value ? new Date(Date.now() - Number(span.value) * DAY).toISOString() : null;
+    const parts = [...state.places.values()].map((place) => {
+      const heading = () => h('h3', {}, h('bdi', {}, place.title));
+      if (place.down) return h('section', {}, heading(), problem(place.down));
+      const part = h('section', {}, heading(), h('p.empty', {}, 'Asking …'));
+      // An answer that comes after that to a later choice is not shown. A slow host delays no other.
+      const show = (/** @type {any[]} */ shown) => { if (now === latest) fill(part, ...shown); };
+      const asked = async () => get(asking(api(place.id, 'usage'), { by: by.value, since }));
+      asked().then((data) => show([heading(), ...rows(BY.get(by.value), data)]), (error) => show([heading(), problem(error)]));
+      return part;
+    });
+    fill(body, parts.length ? parts : h('p.empty', {}, 'No workspace is known.'));
   };
   document.body.append(dialog);
   dialog.showModal();
   draw();
 }
 
-/** @param {import('./state.js').Place} place @param {string} title @param {any} data */
-function section(place, title, data) {
-  const heading = h('h3', {}, h('bdi', {}, place.title));
-  if (!data.items.length) return h('section', {}, heading, h('p.empty', {}, 'No turns.'));
+/** @param {string} title @param {any} data @returns {any[]} */
+function rows(title, data) {
+  if (!data.items.length) return [h('p.empty', {}, 'No turns.')];
   const most = Math.max(1, ...data.items.map((/** @type {any} */ item) => item.tokens.used ?? 0));
   const line = (/** @type {string} */ name, /** @type {any} */ sums, /** @type {boolean} */ drawn) => h('tr', {}, h('th', { scope: 'row' }, h('bdi', {}, name)), h('td', {}, count(sums.turns)),
     h('td', {}, count(sums.tokens.used), sums.tokens.unreported ? h('span.dim', {}, ` + ${sums.tokens.unreported} unreported`) : null),
     h('td', {}, drawn ? h('meter', { min: 0, max: most, value: sums.tokens.used ?? 0, 'aria-hidden': 'true' }) : null), h('td', {}, cost(sums.cost.used)));
   const names = data.items.map((/** @type {any} */ item) => item.name || item.key || 'unknown');
-  return h('section', {}, heading, h('table', {}, h('thead', {}, h('tr', {}, [title, 'Turns', 'Tokens', '', 'Cost'].map((text) => (text ? h('th', { scope: 'col' }, text) : h('td'))))),
-    h('tbody', {}, data.items.map((/** @type {any} */ item, /** @type {number} */ at) => line(names[at], item, true)), line('All', data.total, false))));
+  return [h('table', {}, h('thead', {}, h('tr', {}, [title, 'Turns', 'Tokens', '', 'Cost'].map((text) => (text ? h('th', { scope: 'col' }, text) : h('td'))))),
+    h('tbody', {}, data.items.map((/** @type {any} */ item, /** @type {number} */ at) => line(names[at], item, true)), line('All', data.total, false)))];
 }

@@ -1,6 +1,6 @@
 // What stands beside the story of a worker: changes, children, queue, usage, log.
 
-import { get, isReadOnly, post } from './api.js';
+import { api, asking, get, isReadOnly, post, under } from './api.js';
 import { fill, h } from './dom.js';
 import { lines } from './story.js';
 import { activity, age, clock, limits, used } from './words.js';
@@ -65,7 +65,7 @@ export function changes(base, row) {
     if (!data.files.length) return [head, from, h('p.empty', {}, 'Nothing has changed.')];
     return [head, from, left, data.files.map((/** @type {any} */ file) => fileView(base, file, data.files.length <= 5))];
   };
-  view.refresh = () => load(view, () => get(`${base}/diff`), show);
+  view.refresh = () => load(view, () => get(under(base, 'diff')), show);
   view.refresh();
   return view;
 }
@@ -74,7 +74,7 @@ export function changes(base, row) {
 function landing(base, row, view) {
   const into = row.worktree.source || 'the branch that it came from';
   return action('Land', async () => {
-    const landed = await post(`${base}/land`);
+    const landed = await post(under(base, 'land'));
     fill(view, h('p.note', { role: 'status' }, `Landed on ${landed.into} as ${String(landed.commit).slice(0, 12)}.`));
   }, { style: 'button.primary', confirm: `Land the changes of ${row.name} on ${into}?` });
 }
@@ -89,7 +89,7 @@ function fileView(base, file, open) {
   const comment = isReadOnly() ? null : h('div.comment', {}, about, text, action('Send as a message', async () => {
     if (!text.value.trim()) return;
     const quoted = about.hidden ? '' : `\n> ${about.textContent}\n`;
-    await post(`${base}/turns`, { text: `About ${file.path}:${quoted}\n${text.value}`, ifBusy: 'queue' });
+    await post(under(base, 'turns'), { text: `About ${file.path}:${quoted}\n${text.value}`, ifBusy: 'queue' });
     text.value = '';
     about.hidden = true;
   }));
@@ -109,27 +109,27 @@ export function children(place, row) {
     h('tbody', {}, below.map((other) => h('tr', {}, h('td', {}, h('a', { href: `#/${place.id}/${other.id}` }, other.task.name || other.name)), h('td', {}, other.task.status.replace('cancelled', 'canceled').replaceAll('_', ' ')), h('td', {}, age(other.lastEventAt)), h('td.wide', {}, activity(other))))));
 }
 
-/** The messages that wait. @param {string} base @param {string} api @param {any} row */
-export function queue(base, api, row) {
+/** The messages that wait. @param {string} base @param {string} place @param {any} row */
+export function queue(base, place, row) {
   const view = h('div.queue');
   const show = (/** @type {any} */ data) => {
     const waiting = data.items.filter((/** @type {any} */ turn) => turn.status === 'queued');
-    const paused = data.queue.paused ? h('p.note', {}, `The queue is paused${data.queue.reason ? ` (${String(data.queue.reason).replaceAll('_', ' ')})` : ''}. `, isReadOnly() ? null : action('Resume', () => change(() => post(`${base}/queue/resume`)))) : null;
+    const paused = data.queue.paused ? h('p.note', {}, `The queue is paused${data.queue.reason ? ` (${String(data.queue.reason).replaceAll('_', ' ')})` : ''}. `, isReadOnly() ? null : action('Resume', () => change(() => post(under(base, 'queue', 'resume'))))) : null;
     if (!waiting.length) return [paused, h('p.empty', {}, 'Nothing waits.')];
-    const move = (/** @type {any} */ turn, /** @type {number} */ to) => change(() => post(`${api}/turns/${turn.turnId}/move`, { to }));
+    const move = (/** @type {any} */ turn, /** @type {number} */ to) => change(() => post(api(place, 'turns', turn.turnId, 'move'), { to }));
     return [paused, h('ol.turns', {}, waiting.map((/** @type {any} */ turn, /** @type {number} */ at) => h('li', {}, h('p', {}, turn.text || '(not kept)', turn.textTruncated ? '…' : ''), isReadOnly() ? null : h('div.buttons', {},
       row.turn && !data.queue.paused ? action('Send now', () => change(async () => {
         // Fails if the message is sent already: then nothing is canceled. Only the turn that the person saw is.
-        await post(`${api}/turns/${turn.turnId}/move`, { to: 1 });
-        await post(`${base}/cancel`, { turnId: row.turn }).catch((/** @type {any} */ error) => { if (error.code !== 'TURN_NOT_OPEN') throw error; });
+        await post(api(place, 'turns', turn.turnId, 'move'), { to: 1 });
+        await post(under(base, 'cancel'), { turnId: row.turn }).catch((/** @type {any} */ error) => { if (error.code !== 'TURN_NOT_OPEN') throw error; });
       }), { style: 'button.quiet', confirm: `Cancel the turn of ${row.name} and send this now?` }) : null,
       at > 0 ? action('Send next', () => move(turn, 1), { style: 'button.quiet' }) : null,
       at > 0 ? action('↑', () => move(turn, at), { style: 'button.quiet', label: 'Move up' }) : null,
       at < waiting.length - 1 ? action('↓', () => move(turn, at + 2), { style: 'button.quiet', label: 'Move down' }) : null,
-      action('Drop', () => change(() => post(`${api}/turns/${turn.turnId}/drop`)), { style: 'button.quiet' })))))];
+      action('Drop', () => change(() => post(api(place, 'turns', turn.turnId, 'drop'))), { style: 'button.quiet' })))))];
   };
   const change = async (/** @type {() => Promise<any>} */ act) => { await act(); await view.refresh(); };
-  view.refresh = () => load(view, () => get(`${base}/turns`), show);
+  view.refresh = () => load(view, () => get(under(base, 'turns')), show);
   view.refresh();
   view.dataset.waiting = row.waiting;
   return view;
@@ -163,7 +163,7 @@ export function log(base) {
     const { text } = data;
     return [action('Refresh', async () => view.refresh(), { style: 'button.quiet' }), text ? h('pre.output', { tabIndex: 0 }, text) : h('p.empty', {}, 'The log is empty.'), h('p.dim', {}, `As of ${clock(new Date().toISOString())}`)];
   };
-  view.refresh = () => load(view, () => get(`${base}/logs?tailBytes=65536`), show);
+  view.refresh = () => load(view, () => get(asking(under(base, 'logs'), { tailBytes: '65536' })), show);
   view.refresh();
   return view;
 }

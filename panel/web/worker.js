@@ -1,6 +1,6 @@
 // One worker: its head, its plan, its story and what stands beside it.
 
-import { get } from './api.js';
+import { api, get } from './api.js';
 import './compose.js';
 import { define, fill, h, say } from './dom.js';
 import { plan, planTitle } from './story.js';
@@ -29,7 +29,7 @@ class PanelWorker extends HTMLElement {
   show(place, worker) {
     this.story?.stop();
     [this.story, this.shown, this.row] = [null, null, null];
-    this.at = place && worker ? { place, worker, base: `/api/${place}/workers/${worker}` } : null;
+    this.at = place && worker ? { place, worker, base: api(place, 'workers', worker) } : null;
     if (!this.at) {
       fill(this, h('div.blank', {}, h('p', {}, 'Choose a worker, or answer what stands in the inbox.'), h('p.dim', {}, 'Press ', h('kbd', {}, '?'), ' for keys.')));
       return;
@@ -109,7 +109,7 @@ class PanelWorker extends HTMLElement {
     /** @type {Record<string, () => any>} */
     const views = {
       Story: () => this.story, Changes: () => changes(base, row), Children: () => children(place, row),
-      Queue: () => queue(base, `/api/${this.at.place}`, row), Usage: () => usage(row, this.shown), Log: () => log(base),
+      Queue: () => queue(base, this.at.place, row), Usage: () => usage(row, this.shown), Log: () => log(base),
     };
     this.panel.replaceChildren(views[this.tab]());
     if (this.tab === 'Story' && this.story.isAtEnd) this.story.toEnd();

@@ -94,6 +94,13 @@ impl Failure {
         self
     }
 
+    /// Marks the error as one after which the request may have been carried out.
+    #[must_use]
+    pub fn not_retryable(mut self) -> Self {
+        self.retryable = false;
+        self
+    }
+
     /// Says what a person should do.
     #[must_use]
     pub fn recommend(self, action: impl Into<String>) -> Self {

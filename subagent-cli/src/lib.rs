@@ -65,6 +65,6 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let format = cli.command.format(&typed);
     let result = CliContext::of_process(format, typed)
         .and_then(|context| commands::host_use::chosen(context, &cli.command))
-        .and_then(|context| cli.command.run_typed(&args, &context));
+        .and_then(|context| commands::host_use::run(cli.command, &args, &context));
     finish(format, result)
 }

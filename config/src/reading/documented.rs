@@ -121,6 +121,7 @@ const KEYS: &[&str] = &[
     "placements.*.mounts",
     "placements.*.command",
     "placements.*.folder",
+    "placements.*.lease",
     "launchers.*.placement",
     "defaults.placement",
 ];

@@ -15,10 +15,12 @@ use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::exchange::MAX_FAR_BODY;
 use super::far::SshProcess;
 use super::starting::lock::on_thread;
 use crate::failure::{Failure, Result};
+
+/// Maximum size in bytes of a response from another host, which may send anything.
+pub(super) const MAX_FAR_BODY: usize = 256 * 1024 * 1024;
 
 /// A connection to a daemon; dropping it closes it.
 #[derive(Debug)]

@@ -18,8 +18,6 @@ use crate::random::random;
 
 /// Maximum capacity in bytes that is reserved for an announced response size.
 const MAX_RESERVED: usize = 256 * 1024 * 1024;
-/// Maximum size in bytes of a response from another host, which may send anything.
-pub(super) const MAX_FAR_BODY: usize = 256 * 1024 * 1024;
 
 /// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]

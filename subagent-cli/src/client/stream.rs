@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::exchange::{DaemonResponse, Lost, MAX_FAR_BODY, is_leaving, too_long};
+use super::connect::MAX_FAR_BODY;
+use super::exchange::{DaemonResponse, Lost, is_leaving, too_long};
 use super::losses::RetryBudget;
 use super::request::{LivenessProbe, with_liveness_probe};
 use super::{ApiRequest, DaemonClient, REQUEST_LIMIT, RequestPath, segment};

@@ -1,13 +1,14 @@
 //! Which commands can use the daemon of another host. Each command stands here, so that a new one
 //! cannot act on this machine by mistake.
 
+use std::ffi::OsString;
+
 use crate::command_line::group::CommandGroup;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::advice;
+use crate::output::{CliOutcome, advice};
 use subagent_protocol::Code;
 
-use super::CliCommand;
 use super::budget::BudgetCommand;
 use super::controller::ControllerCommand;
 use super::daemon::DaemonCommand;
@@ -17,6 +18,7 @@ use super::task::TaskCommand;
 use super::trigger::TriggerCommand;
 use super::worker::WorkerCommand;
 use super::worktree::WorktreeCommand;
+use super::{CliCommand, parse, passed};
 
 /// What a command does with a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +188,24 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
             .recommend("leave out --host, or run it there with ssh")),
         HostUse::There => Err(only_there(&context.host_named(&name)?.name)),
     }
+}
+
+/// Carries a command out, here or on the host that was chosen. `args` is how it was typed.
+///
+/// # Errors
+/// The command's.
+pub(crate) fn run(command: CliCommand, args: &[OsString], context: &CliContext) -> Result<CliOutcome> {
+    match &context.host {
+        Some(host) if command.host_use() == HostUse::Passed => {
+            passed::run(args, &context.typed, host, described)
+        }
+        _ => command.run(context),
+    }
+}
+
+/// Returns what a command line means, so that two can be compared.
+pub(crate) fn described(args: &[OsString]) -> Option<String> {
+    parse(args.iter().cloned()).ok().map(|(cli, _)| format!("{:?}", cli.command))
 }
 
 /// Refuses a command of a view of another host that does not work with it.

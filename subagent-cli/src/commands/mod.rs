@@ -201,17 +201,6 @@ impl CliCommand {
         })
     }
 
-    /// Carries the command out, here or on the host that was chosen. `args` is how it was typed.
-    ///
-    /// # Errors
-    /// The command's.
-    pub(crate) fn run_typed(self, args: &[OsString], context: &CliContext) -> Result<CliOutcome> {
-        match &context.host {
-            Some(host) if self.host_use() == host_use::HostUse::Passed => passed::run(args, host, context),
-            _ => self.run(context),
-        }
-    }
-
     /// Carries the command out.
     ///
     /// # Errors

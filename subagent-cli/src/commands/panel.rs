@@ -2,6 +2,7 @@
 
 mod bridge;
 mod far;
+mod place_id;
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::{Command, ExitCode, Stdio};

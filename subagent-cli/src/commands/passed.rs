@@ -3,25 +3,33 @@
 //! goes there but the arguments and standard input.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::Value;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use subagent_protocol::hosts::{DaemonHost, DialFailure};
 use subagent_protocol::placement::client::MAX_SAID_BYTES;
 use subagent_protocol::placement::ssh;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStderr;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
-use super::{Cli, parse};
-use crate::client::HostLink;
+use crate::client::{HostLink, block_on};
 use crate::command_line::TypedFlags;
-use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
+/// Returns what a command line means.
+pub(crate) type LineReader = fn(&[OsString]) -> Option<String>;
+
 /// Exit code of the shell line if there is no such folder. No command of `subagent` has it.
 const NO_FOLDER: i32 = 125;
+/// How long the rest of standard error is awaited after the end.
+const REST: Duration = Duration::from_millis(500);
 /// The flag whose `~` the shell there expands.
 const CWD_FLAG: &str = "--cwd";
 const HOST_FLAG: &str = "--host";
@@ -30,44 +38,45 @@ const HOST_FLAG: &str = "--host";
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` without a folder; `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`.
-pub(crate) fn run(args: &[OsString], link: &HostLink, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(
+    args: &[OsString],
+    typed: &TypedFlags,
+    link: &HostLink,
+    read: LineReader,
+) -> Result<CliOutcome> {
     let host = link.host();
-    let line = line(args, host, &context.typed)?;
+    let line = line(args, host, typed, read)?;
     // A question needs the terminal there. Otherwise output and errors stay apart.
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-    let mut client = client(host, &line, is_terminal);
-    let mut child = client.stderr(Stdio::piped()).spawn().map_err(|error| unusable(host, &error))?;
-    let stderr = child.stderr.take();
-    let copied = thread::spawn(move || stderr.map(|stderr| copy(stderr, &mut io::stderr())));
-    let status = child.wait().map_err(|error| unusable(host, &error))?;
-    let said = copied.join().ok().flatten().unwrap_or_default();
+    let client = client(host, &line, is_terminal);
+    let (status, said) = block_on(async { ended(client).await.map_err(|error| unusable(host, &error)) })?;
     Ok(CliOutcome::Printed(ExitCode::from(code(host, status, &said)?)))
 }
 
-/// Runs a command there for the board; returns its data.
-///
-/// # Errors
-/// Those of [`run`], and those of the command.
-pub(crate) fn data(args: &[OsString], typed: &TypedFlags, link: &HostLink) -> Result<Value> {
-    let host = link.host();
-    let mut client = client(host, &line(args, host, typed)?, false);
-    let output = client.stdin(Stdio::null()).output().map_err(|error| unusable(host, &error))?;
-    code(host, output.status, &output.stderr)?;
-    match serde_json::from_slice(&output.stdout) {
-        Ok(PassedAnswer { ok: true, data, .. }) => Ok(data),
-        Ok(PassedAnswer { error: Some(failure), .. }) => Err(failure),
-        _ => Err(DialFailure::Foreign(&output.stderr).error(host).into()),
+/// Runs the client to its end. It gets the signals that end this process. Returns its status and the
+/// end of its standard error.
+async fn ended(client: Command) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let mut client = tokio::process::Command::from(client);
+    let mut child = client.stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let copying = child.stderr.take().map(|stderr| tokio::spawn(copy(stderr, Arc::clone(&said))));
+    let (mut terminate, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+    let pass = |signal| pid.map_or(Ok(()), |pid| kill(pid, signal));
+    let status = loop {
+        // One that has just ended gets no signal, and is seen in the next round.
+        let _ = tokio::select! {
+            status = child.wait() => break status?,
+            _ = terminate.recv() => pass(Signal::SIGTERM),
+            _ = hangup.recv() => pass(Signal::SIGHUP),
+        };
+    };
+    if let Some(copying) = copying {
+        // A shared connection may keep it open.
+        let _ = timeout(REST, copying).await;
     }
-}
-
-/// What a command prints with `--json`.
-#[derive(Deserialize)]
-struct PassedAnswer {
-    ok: bool,
-    #[serde(default)]
-    data: Value,
-    #[serde(default)]
-    error: Option<Failure>,
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok((status, said))
 }
 
 fn client(host: &DaemonHost, line: &str, is_terminal: bool) -> Command {
@@ -79,23 +88,28 @@ fn client(host: &DaemonHost, line: &str, is_terminal: bool) -> Command {
     command
 }
 
-/// Copies bytes as they come, and returns the end of them.
-fn copy(mut from: impl io::Read, to: &mut impl io::Write) -> Vec<u8> {
-    let (mut piece, mut said) = ([0; 4096], Vec::new());
-    while let Ok(count @ 1..) = from.read(&mut piece) {
+/// Copies bytes to standard error as they come, and keeps the end of them.
+async fn copy(mut from: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut piece).await {
         let piece = &piece[..count];
         // Without a reader here, the command there still must not block.
-        let _ = to.write_all(piece).and_then(|()| to.flush());
+        let _ = io::stderr().write_all(piece).and_then(|()| io::stderr().flush());
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend_from_slice(piece);
         let excess = said.len().saturating_sub(MAX_SAID_BYTES);
         said.drain(..excess);
     }
-    said
 }
 
 /// The exit code of the command there, unless it is one of the way there.
 fn code(host: &DaemonHost, status: ExitStatus, said: &[u8]) -> Result<u8> {
-    let failed = |failure: DialFailure<'_>| Err(failure.error(host).into());
+    // The command may have begun there, so it is not for a repetition.
+    let failed = |failure: DialFailure<'_>| {
+        let failure = Failure::from(failure.error(host)).not_retryable();
+        let look = format!("it may have begun there: look with `subagent --host {} ls`", host.name);
+        Err(failure.with("started", "maybe").recommend(look))
+    };
     match status.code() {
         Some(NO_FOLDER) => {
             let message = format!("the folder of the command is not on the host `{}`", host.name);
@@ -103,7 +117,9 @@ fn code(host: &DaemonHost, status: ExitStatus, said: &[u8]) -> Result<u8> {
                 .with("host", host.name.as_str())
                 .recommend("name a folder there with --cwd, or correct it in the config file"))
         }
-        Some(code @ (ssh::CLIENT_FAILED | 126 | 127)) => failed(DialFailure::Exited(Some(code), said)),
+        // The shell there has found no program.
+        Some(code @ (126 | 127)) => Err(DialFailure::Exited(Some(code), said).error(host).into()),
+        Some(ssh::CLIENT_FAILED) => failed(DialFailure::Exited(Some(ssh::CLIENT_FAILED), said)),
         Some(code) => Ok(u8::try_from(code).unwrap_or(1)),
         None => failed(DialFailure::Exited(None, said)),
     }
@@ -114,9 +130,9 @@ fn unusable(host: &DaemonHost, error: &io::Error) -> Failure {
 }
 
 /// The line of a shell there that becomes the command.
-fn line(args: &[OsString], host: &DaemonHost, typed: &TypedFlags) -> Result<String> {
+fn line(args: &[OsString], host: &DaemonHost, typed: &TypedFlags, read: LineReader) -> Result<String> {
     let cwd = folder(host, typed)?;
-    let args = without_host(args)?;
+    let args = without_host(args, read)?;
     let mut words = Vec::with_capacity(args.len());
     let mut is_cwd = false;
     for arg in &args {
@@ -160,7 +176,7 @@ fn folder(host: &DaemonHost, typed: &TypedFlags) -> Result<String> {
 }
 
 /// The arguments without the flag that names the host, which has no meaning there.
-fn without_host(args: &[OsString]) -> Result<Vec<OsString>> {
+fn without_host(args: &[OsString], read: LineReader) -> Result<Vec<OsString>> {
     let mut rest = Vec::with_capacity(args.len());
     let (mut all, mut is_over) = (args.iter(), false);
     while let Some(arg) = all.next() {
@@ -173,10 +189,8 @@ fn without_host(args: &[OsString]) -> Result<Vec<OsString>> {
         }
     }
     // A text may look like the flag: then the command is another one without it.
-    let read =
-        |args: &[OsString]| parse(args.iter().cloned()).map(|(Cli { command }, _)| format!("{command:?}"));
     match (read(args), read(&rest)) {
-        (Ok(typed), Ok(left)) if typed == left => Ok(rest),
+        (Some(typed), Some(left)) if typed == left => Ok(rest),
         _ => Err(Failure::argument("a text looks like the flag --host")
             .recommend("send the text with --text-stdin, or name the host with SUBAGENT_HOST")),
     }
@@ -188,6 +202,8 @@ mod tests {
 
     use subagent_protocol::placement::ssh::RemoteHost;
 
+    use super::super::host_use::described;
+    use super::super::parse;
     use super::*;
 
     fn lap(cwd: Option<&str>) -> DaemonHost {
@@ -198,7 +214,7 @@ mod tests {
     fn line_of(words: &[&str], cwd: Option<&str>) -> Result<String> {
         let args: Vec<OsString> = words.iter().map(Into::into).collect();
         let (_, typed) = parse(args.iter().cloned()).unwrap();
-        line(&args, &lap(cwd), &typed)
+        line(&args, &lap(cwd), &typed, described)
     }
 
     /// The words that a shell makes of the line.

@@ -140,9 +140,11 @@ mod hosts {
     mod bad;
     mod board;
     mod commands;
-    pub(crate) mod far_client;
+    mod far_client;
     mod list;
     mod passed;
+
+    pub(crate) use far_client::host;
 }
 
 mod hooks {

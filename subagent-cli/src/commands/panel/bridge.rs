@@ -1,6 +1,5 @@
 //! What the panel needs of the command line: the daemons of this user, and commands with this process's config.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerHandle, IfBusy};
 
 use super::far::FarPlace;
+use super::place_id::place_id;
 use crate::client::{ApiRequest, DaemonClient, daemons, read_info};
 use crate::command_line::flags::JsonFlag;
 use crate::commands::agent::{self, DefinitionPlace};
@@ -166,20 +166,12 @@ fn root_of(state_dir: &Path) -> PathBuf {
 }
 
 fn place(state_dir: &Path, is_own: bool, home: Option<&Path>) -> PanelWorkspace {
-    let mut hasher = DefaultHasher::new();
-    state_dir.hash(&mut hasher);
     let root = root_of(state_dir);
     let title = match home.and_then(|home| root.strip_prefix(home).ok()) {
         Some(below) => format!("~/{}", below.display()),
         None => root.display().to_string(),
     };
-    PanelWorkspace {
-        id: format!("{:016x}", hasher.finish()),
-        title,
-        state_dir: state_dir.to_owned(),
-        is_own,
-        host: None,
-    }
+    PanelWorkspace { id: place_id(&state_dir), title, state_dir: state_dir.to_owned(), is_own, host: None }
 }
 
 /// The error as an envelope has it.
@@ -199,7 +191,7 @@ impl subagent_panel::Bridge for CommandBridge {
     ) -> BridgeFuture<'a, Result<DaemonAddress, Value>> {
         Box::pin(async move {
             match self.far(place) {
-                Some(far) => far.address().await,
+                Some(far) => far.address(start).await,
                 None => self.reach(place, start).await.map_err(failure_document),
             }
         })

@@ -313,19 +313,16 @@ impl Board {
         (self.prompt, self.prompt_host) = (Some(prompt), host);
     }
 
-    /// Asks for an agent and its task, where the chosen worker is.
+    /// Asks for an agent of this machine and its task.
     fn begin_run(&mut self, current: Option<BoardWorker>) {
-        let chosen = current.as_ref().map(|worker| worker.host).or(self.list.chosen().map(|row| row.host));
-        let Some(host) = chosen.or_else(|| self.hosts.here()) else {
-            self.say(
-                Style::Attention,
-                "no workspace is here: choose a worker of a host, or go into a project",
-            );
+        let Some(here) = self.hosts.here() else {
+            let said = "no workspace is here: `subagent --host NAME run` starts an agent on a host";
+            self.say(Style::Attention, said);
             return;
         };
-        let row = current.and_then(|worker| self.hosts.row(&worker));
+        let row = current.filter(|worker| worker.host == here).and_then(|worker| self.hosts.row(&worker));
         let agent = row.map(|row| cleaned_name(&row.snapshot.launcher)).unwrap_or_default();
-        self.ask(host, BoardPrompt::Agent(Editor::with(&agent)));
+        self.ask(here, BoardPrompt::Agent(Editor::with(&agent)));
     }
 
     fn command(&mut self, host: HostIndex, command: BoardCommand) -> Vec<BoardEffect> {

@@ -12,7 +12,7 @@ use subagent_protocol::api::OverviewShown;
 use subagent_protocol::event::{Event, NoData, SeenEvent};
 use subagent_protocol::ids::EventId;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::effect::{BoardEvent, BoardGone, BoardInputs};
 use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, announced};
@@ -25,8 +25,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How soon a daemon that cannot be asked is asked again, the first time and at last.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
-/// How often an unused workspace of another host is looked at.
-const LOOK: Duration = Duration::from_secs(5);
 /// Silence of another host before it is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(10);
 /// Time for an answer of another host.
@@ -78,9 +76,13 @@ impl BoardFollower {
                     let client = asking.get_or_insert_with(|| DaemonClient::new(&self.context, &workspace));
                     match self.snapshot(client).await {
                         Ok(Some(cursor)) => {
-                            patience = FIRST_PATIENCE;
                             let from = last.map_or(cursor, |last| last.min(cursor));
-                            self.stream(&workspace, client, from, last.insert(from), taken).await
+                            let left = self.stream(&workspace, client, from, last.insert(from), taken).await;
+                            // A host whose streams end at once is asked less and less often.
+                            if self.context.host.is_none() || taken.elapsed() > LAST_PATIENCE {
+                                patience = FIRST_PATIENCE;
+                            }
+                            left
                         }
                         Ok(None) => Left::Gone,
                         Err(failure) => Left::Failed(failure),
@@ -88,51 +90,50 @@ impl BoardFollower {
                 }
                 Err(left) => left,
             };
+            let is_far = self.context.host.is_some();
             // Otherwise its connection may be a dead one.
-            if !matches!(left, Left::Refresh) && self.context.host.is_some() {
+            if !matches!(left, Left::Refresh) && is_far {
                 asking = None;
             }
             match left {
-                Left::Refresh => {}
+                Left::Refresh if !is_far => continue,
+                // Another stream is another login there.
+                Left::Refresh | Left::Unused => {}
                 Left::Gone => return,
-                // Another connection shows at once whether the host answers.
                 Left::Lost => {
                     if self.inputs.send(BoardEvent::Lost).await.is_err() {
                         return;
                     }
-                    // A connection that breaks at once is not made again and again.
-                    sleep_until(taken + FIRST_PATIENCE).await;
                 }
-                Left::Unused => tokio::select! {
-                    () = self.refresh.notified() => {}
-                    () = sleep(LOOK) => {}
-                },
                 Left::Failed(failure) if failure.is(Code::CursorExpired) => {
                     last = None;
                     if self.inputs.send(BoardEvent::Expired).await.is_err() {
                         return;
+                    }
+                    if !is_far {
+                        continue;
                     }
                 }
                 Left::Failed(failure) => {
                     if self.inputs.send(BoardEvent::Unreachable(failure)).await.is_err() {
                         return;
                     }
-                    // A person who asks for a snapshot does not wait, and another shell may start the daemon.
-                    tokio::select! {
-                        () = self.refresh.notified() => {}
-                        () = self.pause(patience) => {}
-                    }
-                    patience = (patience * 2).min(LAST_PATIENCE);
                 }
             }
+            // A person who asks for a snapshot does not wait.
+            tokio::select! {
+                () = self.refresh.notified() => {}
+                () = self.pause(taken + patience) => {}
+            }
+            patience = (patience * 2).min(LAST_PATIENCE);
         }
     }
 
-    /// Waits before the next attempt, at most this long.
-    async fn pause(&self, patience: Duration) {
+    /// Waits before the next attempt, at most until then. Another shell may start the daemon here.
+    async fn pause(&self, until: Instant) {
         match self.workspace.as_ref().filter(|_| self.context.host.is_none()) {
-            Some(workspace) => announced(&workspace.state_dir, Instant::now() + patience).await,
-            None => sleep(patience).await,
+            Some(workspace) => announced(&workspace.state_dir, until).await,
+            None => sleep_until(until).await,
         }
     }
 

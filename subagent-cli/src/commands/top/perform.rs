@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,9 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::changed::ChangedFiles;
 use super::effect::{BoardCommand, BoardEvent, BoardInputs};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
-use crate::commands::diff;
-use crate::commands::host_use::{self, HostUse};
-use crate::commands::{self, passed};
+use crate::commands::{self, diff, host_use};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -74,10 +72,9 @@ impl Performer {
         }
         let doing = command.says.0.clone();
         let (context, cwd, inputs) = (self.context.clone(), self.cwd.clone(), self.inputs.clone());
-        let root = self.workspace.root.clone();
         let running = self.commands.spawn_blocking(move || {
             let doing = command.says.0.clone();
-            let ended = run(&command.words, cwd, &root, context);
+            let ended = run(&command.words, cwd, context);
             match inputs.blocking_send(BoardEvent::Ended(command, ended)).map_err(|event| *event) {
                 Err(BoardEvent::Ended(_, Err(failure))) => Some(format!("{doing} failed: {failure}")),
                 _ => None,
@@ -159,26 +156,15 @@ fn id<T>(ended: &std::result::Result<(Id, T), JoinError>) -> Id {
     }
 }
 
-/// Runs a command as if it was typed; its data. `root` is the folder of the workspace.
-fn run(words: &[String], cwd: Option<PathBuf>, root: &Path, context: CliContext) -> Result<Value> {
-    let words = |cwd: Option<&Path>| {
-        let (first, rest) = words.split_at(usize::from(!words.is_empty()));
-        let mut typed: Vec<OsString> = first.iter().map(Into::into).collect();
-        typed.push("--json".into());
-        typed.extend(cwd.into_iter().flat_map(|cwd| ["--cwd".into(), cwd.into()]));
-        typed.extend(rest.iter().map(Into::into));
-        typed
-    };
-    let parse = |typed: &[OsString]| {
-        commands::parse(typed.iter().cloned()).map_err(|error| Failure::argument(error.to_string()))
-    };
-    let (cli, typed) = parse(&words(cwd.as_deref()))?;
+/// Runs a command as if it was typed; its data.
+fn run(words: &[String], cwd: Option<PathBuf>, context: CliContext) -> Result<Value> {
+    let (first, rest) = words.split_at(usize::from(!words.is_empty()));
+    let mut typed: Vec<OsString> = first.iter().map(Into::into).collect();
+    typed.push("--json".into());
+    typed.extend(cwd.into_iter().flat_map(|cwd| ["--cwd".into(), cwd.into_os_string()]));
+    typed.extend(rest.iter().map(Into::into));
+    let (cli, typed) = commands::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
     host_use::check(&cli.command, &context)?;
-    if let Some(host) = context.host.as_ref().filter(|_| cli.command.host_use() == HostUse::Passed) {
-        let passed = words(Some(root));
-        let (_, typed) = parse(&passed)?;
-        return passed::data(&passed, &typed, host);
-    }
     match cli.command.run(&CliContext { typed, ..context })? {
         CliOutcome::Report { data, .. } | CliOutcome::Judged { data, .. } => Ok(data),
         CliOutcome::Failed { failure, .. } | CliOutcome::CutShort { failure, .. } => Err(*failure),

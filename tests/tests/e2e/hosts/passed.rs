@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::json;
+use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{On, SshHost, TestSandbox, wait_until};
 
 use super::far_client::{at_lap, away, host};
@@ -78,6 +80,8 @@ fn the_folder_is_one_there_and_a_host_that_is_down_is_said() {
     assert_eq!(missing.error("INVALID_ARGUMENT")["details"]["host"], "lap", "{missing}");
     let dead = away(&sandbox, &["--host", "dead", "run", "demo", "x", "--cwd", "/"]).run();
     assert_eq!(dead.error("HOST_UNREACHABLE")["details"]["reason"], "network", "{dead}");
+    // What the client says may also be a text of the command there.
+    assert_eq!(dead.error("HOST_UNREACHABLE")["details"]["started"], "maybe", "{dead}");
     let entry =
         json!({"host": "there", "args": host.entry(&sandbox)["args"], "program": "/no/such/subagent"});
     SshHost::offer(&sandbox, &json!({"lap": entry}));
@@ -104,5 +108,35 @@ fn the_limit_of_a_wait_also_counts_while_the_host_is_down() {
     gate.open();
     host.restart_server(&sandbox);
     let _ = sandbox.run(&["worker", "stop", "one"]).data();
+    sandbox.finish();
+}
+
+#[test]
+fn a_signal_ends_the_client_too_and_what_has_begun_is_not_for_a_repetition() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = host(&sandbox) else { return };
+    sandbox.init();
+    let gate = sandbox.gate("turn");
+    let running = at_lap(&sandbox, &["run", "demo", &gate.directive()]).spawn();
+    let worker = wait_until("the turn there", DEADLINE, || {
+        let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+        let worker = &listed["items"][0];
+        (worker["state"] == "running").then(|| worker["workerId"].as_str().unwrap().to_owned())
+    });
+    running.signal(Signal::SIGTERM);
+    let error = running.output().error("HOST_UNREACHABLE");
+    assert_eq!(
+        (&error["retryable"], &error["details"]["started"]),
+        (&json!(false), &json!("maybe")),
+        "{error}"
+    );
+    let is_client = |one: &Process| one.name == "ssh";
+    wait_until("the end of the client", DEADLINE, || {
+        (!sandbox.processes().iter().any(is_client)).then_some(())
+    });
+    gate.open();
+    wait_until("the end of the run there", DEADLINE, || {
+        (sandbox.show(&worker)["state"] == "stopped").then_some(())
+    });
     sandbox.finish();
 }

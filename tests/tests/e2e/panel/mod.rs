@@ -11,7 +11,7 @@ mod webhooks;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Running, TestSandbox, parse};
@@ -109,11 +109,13 @@ impl PageStream {
     /// The next line that is accepted.
     #[track_caller]
     fn find<T>(&mut self, what: &str, mut accept: impl FnMut(&Value) -> Option<T>) -> T {
-        let mut seen = Vec::new();
+        let (mut seen, begun) = (Vec::new(), Instant::now());
         loop {
             let mut line = String::new();
             let read = self.0.read_line(&mut line);
-            assert!(matches!(read, Ok(1..)), "no {what} ({read:?}) in {seen:#?}");
+            // Lines of other kinds may come for ever.
+            let is_in_time = begun.elapsed() < LIMIT;
+            assert!(is_in_time && matches!(read, Ok(1..)), "no {what} ({read:?}) in {seen:#?}");
             if line.trim().is_empty() {
                 continue;
             }

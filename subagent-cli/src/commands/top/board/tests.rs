@@ -278,7 +278,8 @@ fn keys_act_on_the_host_of_the_row_also_if_ids_are_the_same() {
     };
     assert_eq!(of(typed(&mut board, "y")), (lap, "approve ap_0000000001 --decision allow".to_owned()));
     assert_eq!(of(typed(&mut board, "xy")), (lap, "stop w_0000000001".to_owned()));
-    assert_eq!(of(typed(&mut board, "w\rfix\r")), (lap, "run --detach -- codex fix".to_owned()));
+    let (begun, words) = of(typed(&mut board, "wcodex\rfix\r"));
+    assert_eq!((begun, words), (HERE, "run --detach -- codex fix".to_owned()), "workers start here");
     assert_eq!(of(typed(&mut board, "↑xy")), (HERE, "stop w_0000000001".to_owned()));
     // News of one host change nothing of the other.
     let decided = event(1, 1, "approval.decided", json!({"requestId": request(1)}));
