@@ -122,7 +122,7 @@ impl Placement {
             Engine::Ssh(ssh) => (Some(ssh.host.clone()), None),
             Engine::Podman(podman) => (None, Some(podman.image.clone())),
             Engine::Slurm(_) => (None, None),
-            Engine::Kubernetes(cluster) => (None, cluster.image().map(str::to_owned)),
+            Engine::Kubernetes(cluster) => (None, cluster.image.clone()),
         };
         Some(PlacementView { kind: self.engine.kind().to_owned(), name: self.name.clone(), host, image })
     }
@@ -153,8 +153,8 @@ impl Placement {
         let error = error.with("placement", self.name.as_str());
         match &self.engine {
             Engine::Loopback | Engine::Slurm(_) => error,
-            Engine::Kubernetes(cluster) => match cluster.image() {
-                Some(image) => error.with("image", image),
+            Engine::Kubernetes(cluster) => match &cluster.image {
+                Some(image) => error.with("image", image.as_str()),
                 None => error,
             },
             Engine::Ssh(ssh) => error.with("host", ssh.host.as_str()),

@@ -94,12 +94,12 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
             let text = |key: &str| trimmed(given.get(key), || at(key));
             Engine::Kubernetes(Box::new(KubernetesCluster {
                 context: text("context")?,
-                namespace: text("namespace")?,
+                namespace: required("namespace", "the namespace of the pods")?,
                 args,
                 template: required("template", "the path of the manifest of a pod")?,
                 container: text("container")?,
                 folder: text("folder")?.unwrap_or_else(|| PLACED_IN_POD.to_owned()),
-                manifest: None,
+                image: None,
             }))
         }
         _ => {
@@ -137,42 +137,45 @@ fn lease(given: &Map<String, Value>, place: impl Fn() -> FieldPath) -> CheckResu
 }
 
 /// Returns the placement as a worker gets it. Mounts of a container count from the working folder here,
-/// and the manifest of a pod is read.
+/// and the manifest of a pod is read and checked.
 ///
 /// # Errors
 /// `CONFIG_PARSE_ERROR{template}` for a manifest that cannot be used.
 pub fn completed(placement: Placement, cwd: &Path, home: Option<&Path>) -> Result<Placement> {
-    let name = &placement.name;
     let engine = match placement.engine {
         Engine::Podman(podman) => Engine::Podman(podman.mounted_from(cwd, home)),
         Engine::Kubernetes(cluster) => {
-            let (path, manifest) = manifest(name, &cluster.template, home)?;
+            let path = template_path(&cluster.template, home);
+            let chosen = cluster.container.as_deref();
+            let manifest = pod_manifest(&placement.name, &path, chosen)?;
+            let container = manifest.container(chosen).map(str::to_owned);
+            let image = container.as_deref().and_then(|name| manifest.image(name)).map(str::to_owned);
             let template = path.display().to_string();
-            Engine::Kubernetes(Box::new(KubernetesCluster {
-                template,
-                manifest: Some(Box::new(manifest)),
-                ..*cluster
-            }))
+            Engine::Kubernetes(Box::new(KubernetesCluster { template, container, image, ..*cluster }))
         }
         other => other,
     };
-    let placement = Placement { engine, ..placement };
-    if let (Engine::Kubernetes(cluster), Some((field, problem))) = (&placement.engine, placement.problem()) {
-        let path = if field == "template" { cluster.template.as_str() } else { field };
-        return Err(unusable(&placement.name, path, problem));
-    }
-    Ok(placement.with_home(home))
+    Ok(Placement { engine, ..placement }.with_home(home))
 }
 
-/// Reads the manifest of a pod. A relative path counts from the folder of the user's config file.
-fn manifest(name: &str, written: &str, home: Option<&Path>) -> Result<(PathBuf, PodManifest)> {
-    let path = match (written.strip_prefix("~/"), home) {
+/// Returns the absolute path of a template. A relative one counts from the folder of the user's config
+/// file.
+fn template_path(written: &str, home: Option<&Path>) -> PathBuf {
+    match (written.strip_prefix("~/"), home) {
         (Some(below), Some(home)) => home.join(below),
         _ => discovery::user_folder(home).join(written),
-    };
+    }
+}
+
+/// Reads the manifest of a pod for the placement of this name. Each pod is made from the file as it is
+/// then: it may have secrets, so the daemon stores only its path.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR{template}` for a manifest that cannot be used.
+pub fn pod_manifest(name: &str, path: &Path, container: Option<&str>) -> Result<PodManifest> {
     let shown = path.display().to_string();
     let failed = |why: &str| unusable(name, &shown, why);
-    let bytes = regular::read(&path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
+    let bytes = regular::read(path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
     if bytes.len() > MAX_MANIFEST_BYTES {
         return Err(failed(&format!("has more than {MAX_MANIFEST_BYTES} bytes")));
     }
@@ -181,9 +184,12 @@ fn manifest(name: &str, written: &str, home: Option<&Path>) -> Result<(PathBuf, 
         let line = problem.line.map(|line| format!(" (line {line})")).unwrap_or_default();
         failed(&format!("cannot be read: {}{line}", problem.problem))
     })?;
-    let manifest = serde_json::from_value(value)
+    let manifest: PodManifest = serde_json::from_value(value)
         .map_err(|error| failed(&format!("is no manifest of a pod: {error}")))?;
-    Ok((path, manifest))
+    match manifest.problem(container) {
+        None => Ok(manifest),
+        Some(problem) => Err(failed(problem)),
+    }
 }
 
 fn unusable(name: &str, template: &str, why: &str) -> Error {
@@ -397,7 +403,8 @@ mod tests {
         };
         let pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: agent, image: 'agents:1'}]\n";
         let Engine::Kubernetes(cluster) = completed(pod).unwrap().engine else { panic!() };
-        assert_eq!((cluster.image(), cluster.folder.as_str()), (Some("agents:1"), "/tmp/subagent"));
+        assert_eq!((cluster.image.as_deref(), cluster.folder.as_str()), (Some("agents:1"), "/tmp/subagent"));
+        assert_eq!(cluster.container.as_deref(), Some("agent"));
         for (text, why) in [
             ("kind: [", "template"),
             ("a: b", "kind: Pod"),
@@ -410,6 +417,7 @@ mod tests {
         }
         for (key, value) in [
             ("template", json!(null)),
+            ("namespace", json!(null)),
             ("namespace", json!("A")),
             ("args", json!(["--token=x"])),
             ("folder", json!("x")),

@@ -3,6 +3,9 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
+use super::kubernetes::manifest::PodManifest;
 use super::kubernetes::{self, KubernetesCluster};
 use super::slurm::{self, SlurmCluster};
 use super::{Engine, Placement};
@@ -32,7 +35,7 @@ impl ClientCommand {
 }
 
 /// A place in a queue that is about to be asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PlaceStart<'a> {
     /// The name of the place.
     pub name: &'a str,
@@ -44,6 +47,32 @@ pub struct PlaceStart<'a> {
     pub folder: &'a Path,
     /// Path of the runtime there.
     pub program: &'a str,
+    /// The word of [`PlaceIdentity`] for this request.
+    pub request: &'a str,
+    /// What the place is made from, for an engine with [`PlaceQueue::template`].
+    pub manifest: PodManifest,
+}
+
+/// By what a place is known again, and no other one of its name is taken for it. Stored before the
+/// engine is asked for the place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlaceIdentity {
+    /// What tells the cluster from others of its kind; empty if its places say it themselves.
+    pub cluster: String,
+    /// A random word that the engine keeps with the place.
+    pub request: String,
+    /// The engine's own id of the place, once the engine has named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}
+
+impl PlaceIdentity {
+    /// Returns whether a place with this id and this word is meant.
+    #[must_use]
+    pub fn is(&self, uid: &str, request: Option<&str>) -> bool {
+        self.uid.as_deref().map_or(request == Some(&self.request), |known| known == uid)
+    }
 }
 
 /// What an engine says about the place of a runtime.
@@ -77,6 +106,20 @@ pub enum PlaceStatus {
         /// The engine's word for its state.
         state: String,
     },
+}
+
+impl PlaceStatus {
+    /// Returns the engine's word for the state, or what is known of it.
+    #[must_use]
+    pub fn state(&self) -> &str {
+        match self {
+            Self::Absent => "not known",
+            Self::Ready { .. } => "running",
+            Self::Waiting { reason: state, .. } | Self::Held { state, .. } | Self::Gone { state, .. } => {
+                state
+            }
+        }
+    }
 }
 
 /// What a client of an engine has printed.
@@ -129,11 +172,45 @@ impl PlaceQueue {
     }
 
     /// Returns what [`Self::look`] has found; `None` if the client has failed or cannot be understood.
+    /// Another place of this name is not the one of `identity`, which is then absent.
     #[must_use]
-    pub fn seen(&self, name: &str, output: &ClientOutput<'_>) -> Option<PlaceStatus> {
+    pub fn seen(
+        &self,
+        name: &str,
+        identity: &PlaceIdentity,
+        output: &ClientOutput<'_>,
+    ) -> Option<PlaceStatus> {
         match self {
             Self::Slurm(_) => output.success.then(|| slurm::status(&String::from_utf8_lossy(output.stdout))),
-            Self::Kubernetes(cluster) => cluster.seen(name, output),
+            Self::Kubernetes(cluster) => cluster.seen(name, identity, output),
+        }
+    }
+
+    /// Returns the engine's own id of the place in what [`Self::look`] or [`Self::start`] has printed,
+    /// if its places have one.
+    #[must_use]
+    pub fn uid(&self, printed: &[u8]) -> Option<String> {
+        match self {
+            Self::Slurm(_) => None,
+            Self::Kubernetes(_) => kubernetes::status::uid(printed),
+        }
+    }
+
+    /// Returns the command that tells the cluster from others; `None` if its places say it themselves.
+    #[must_use]
+    pub fn identify(&self) -> Option<ClientCommand> {
+        match self {
+            Self::Slurm(_) => None,
+            Self::Kubernetes(cluster) => Some(cluster.identify()),
+        }
+    }
+
+    /// Returns the path of the file from which a place is made, if there is one.
+    #[must_use]
+    pub fn template(&self) -> Option<&Path> {
+        match self {
+            Self::Slurm(_) => None,
+            Self::Kubernetes(cluster) => Some(Path::new(&cluster.template)),
         }
     }
 
@@ -156,6 +233,17 @@ impl PlaceQueue {
         }
     }
 
+    /// Returns whether a failed [`Self::start`] says that there will be no place. After any other failure
+    /// the engine may have taken the request.
+    #[must_use]
+    pub fn is_refused(&self, said: &[u8]) -> bool {
+        match self {
+            // A stop cancels the job of this name, which there may not be.
+            Self::Slurm(_) => false,
+            Self::Kubernetes(_) => kubernetes::is_refused(said),
+        }
+    }
+
     /// Returns the command that runs a program in a place, with standard input and output as they are.
     #[must_use]
     pub fn exec(&self, handle: &str, program: &str, words: &[&str]) -> ClientCommand {
@@ -165,12 +253,22 @@ impl PlaceQueue {
         }
     }
 
-    /// Returns the command that ends the place of a name. It succeeds if there is none.
+    /// Returns the command that ends the place of a name; of an engine with [`Self::uid`], only the one
+    /// with this id.
     #[must_use]
-    pub fn end(&self, name: &str) -> ClientCommand {
+    pub fn end(&self, name: &str, uid: &str) -> ClientCommand {
         match self {
             Self::Slurm(slurm) => slurm.end(name),
-            Self::Kubernetes(cluster) => cluster.end(name),
+            Self::Kubernetes(cluster) => cluster.end(name, uid),
+        }
+    }
+
+    /// Returns whether a failed [`Self::end`] says that there is no such place any more.
+    #[must_use]
+    pub fn is_ended_before(&self, said: &[u8]) -> bool {
+        match self {
+            Self::Slurm(_) => false,
+            Self::Kubernetes(_) => kubernetes::is_deleted(said),
         }
     }
 
@@ -184,21 +282,14 @@ impl PlaceQueue {
         }
     }
 
-    /// Returns whether the worker's folder is at the same path here and in its places, and outlives them.
+    /// Returns whether the worker's folder is at the same path here and in its places, and outlives them:
+    /// the locks in it keep a second runtime from starting. Otherwise only the end of the place does, and
+    /// the engine keeps an ended place until it is asked to end it.
     #[must_use]
     pub fn shares_folder(&self) -> bool {
         match self {
             Self::Slurm(_) => true,
             Self::Kubernetes(_) => false,
-        }
-    }
-
-    /// Returns whether the engine keeps a place that has ended until it is asked to end it.
-    #[must_use]
-    pub fn keeps_ended(&self) -> bool {
-        match self {
-            Self::Slurm(_) => false,
-            Self::Kubernetes(_) => true,
         }
     }
 

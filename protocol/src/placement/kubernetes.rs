@@ -6,10 +6,8 @@ pub mod status;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{ClientCommand, ClientOutput, PlaceStart, PlaceStatus};
+use super::engine::{ClientCommand, ClientOutput, PlaceIdentity, PlaceStart, PlaceStatus};
 use super::podman::HOLD;
-use manifest::PodManifest;
-
 /// The client, searched in the PATH.
 pub const CLIENT: &str = "kubectl";
 /// The runtime in an image, if the placement names none: it is searched in the PATH there.
@@ -41,6 +39,8 @@ const REFUSED: [&str; 9] = [
 const NOT_FOUND: &str = "Error from server (NotFound): ";
 /// Maximum length of a name of Kubernetes in bytes.
 const MAX_NAME_BYTES: usize = 63;
+/// The label with the word of [`PlaceIdentity`].
+const REQUEST_LABEL: &str = "subagent/request";
 
 /// The cluster that `kubectl` reaches, and the pod for each runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,23 +50,21 @@ pub struct KubernetesCluster {
     /// The context of the user's kubeconfig; absent: the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// The namespace of the pods; absent: that of the context.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    /// The namespace of the pods. Its id tells the cluster from others.
+    pub namespace: String,
     /// Further global options of the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Path of the manifest of the pod.
+    /// Path of the manifest of the pod. It may have secrets, so only its path is stored.
     pub template: String,
-    /// The container with the runtime, if the manifest has several.
+    /// The container with the runtime; in a config file, only if the manifest has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// The image of this container; absent in a config file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// Folder of the placed workers in the pod: absolute, or `~` or `~/...`, which is expanded there.
     pub folder: String,
-    /// The manifest, as it was when the worker was started; absent in a config file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    pub manifest: Option<Box<PodManifest>>,
 }
 
 impl KubernetesCluster {
@@ -77,11 +75,10 @@ impl KubernetesCluster {
         self.command(["get", "pod", name, "--output=json", REQUEST])
     }
 
-    /// Returns the command that shows which server and namespace the client reaches.
+    /// Returns the command that prints the namespace's id, which no other cluster or namespace has.
     #[must_use]
     pub fn identify(&self) -> ClientCommand {
-        let output = "--output=jsonpath={.clusters[*].cluster.server} {.contexts[*].context.namespace}";
-        self.command(["config", "view", "--minify", output])
+        self.command(["get", "namespace", &self.namespace, "--output=jsonpath={.metadata.uid}", REQUEST])
     }
 
     /// Returns the command that creates the pod of a runtime. The API server takes no second one of this
@@ -89,13 +86,17 @@ impl KubernetesCluster {
     #[must_use]
     pub fn start(&self, start: &PlaceStart<'_>) -> ClientCommand {
         let mut command =
-            self.command(["create", "--filename=-", "--validate=false", "--output=name", REQUEST]);
+            self.command(["create", "--filename=-", "--validate=false", "--output=json", REQUEST]);
         let (folder, number) = (start.folder.display().to_string(), start.number.to_string());
         let words = [start.program, HOLD, CREATE, &folder, &number].map(str::to_owned);
-        let labels = [("worker", start.worker), ("runtime", &number), ("managed-by", "subagent")]
-            .map(|(key, value)| (format!("subagent/{key}"), value.to_owned()));
-        // A worker has one from its start on.
-        let manifest = self.manifest.as_deref().cloned().unwrap_or_default();
+        let labels = [
+            ("subagent/worker", start.worker),
+            ("subagent/runtime", &number),
+            ("subagent/managed-by", "subagent"),
+            (REQUEST_LABEL, start.request),
+        ];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let manifest = start.manifest.clone();
         let pod = manifest.named(start.name, self.container.as_deref(), labels, words.into());
         command.input = Some(pod.to_json());
         command
@@ -109,11 +110,21 @@ impl KubernetesCluster {
         self.command(before.into_iter().chain(words.iter().copied()))
     }
 
-    /// Returns the command that deletes the pod of a name. It succeeds if there is none.
+    /// Returns the command that deletes the pod of a name if it has this id.
     #[must_use]
-    pub fn end(&self, name: &str) -> ClientCommand {
-        let grace = format!("--grace-period={GRACE}");
-        self.command(["delete", "pod", name, "--ignore-not-found", &grace, "--wait=false", REQUEST])
+    pub fn end(&self, name: &str, uid: &str) -> ClientCommand {
+        // The client has no option for the id.
+        let path = format!("--raw=/api/v1/namespaces/{}/pods/{name}", self.namespace);
+        let mut command = self.command(["delete", &path, "--filename=-", REQUEST]);
+        let options = DeleteOptions {
+            api_version: "v1",
+            kind: "DeleteOptions",
+            grace_period_seconds: GRACE,
+            preconditions: Preconditions { uid },
+        };
+        // Numbers and texts always have a text.
+        command.input = Some(serde_json::to_string(&options).unwrap_or_default());
+        command
     }
 
     /// Returns the command that shows the end of the log of a pod.
@@ -126,35 +137,29 @@ impl KubernetesCluster {
 
     /// Returns what the client has said about the pod of this name; `None` if it has failed.
     #[must_use]
-    pub fn seen(&self, name: &str, output: &ClientOutput<'_>) -> Option<PlaceStatus> {
+    pub fn seen(
+        &self,
+        name: &str,
+        identity: &PlaceIdentity,
+        output: &ClientOutput<'_>,
+    ) -> Option<PlaceStatus> {
         if output.success {
-            return status::status(name, self.container_name(), output.stdout);
+            return status::status(name, self.container_name(), identity, output.stdout);
         }
-        let pod = format!("{NOT_FOUND}pods \"{name}\" not found");
-        let is_namespace = |line: &str| {
-            line.strip_prefix(NOT_FOUND).is_some_and(|rest| rest.starts_with("namespaces \""))
-                && line.ends_with("\" not found")
-        };
+        // Not that of a proxy, which says nothing about the pod.
+        let missing = [("pods", name), ("namespaces", self.namespace.as_str())]
+            .map(|(kind, name)| format!("{NOT_FOUND}{kind} \"{name}\" not found"));
         let said = String::from_utf8_lossy(output.stderr);
-        let mut lines = said.lines().map(str::trim);
-        lines.any(|line| line == pod || is_namespace(line)).then_some(PlaceStatus::Absent)
+        said.lines().any(|line| missing.iter().any(|text| line.trim() == text)).then_some(PlaceStatus::Absent)
     }
 
     fn container_name(&self) -> &str {
-        let of_manifest =
-            || self.manifest.as_deref().and_then(|pod| pod.container(self.container.as_deref()));
-        of_manifest().or(self.container.as_deref()).unwrap_or_default()
-    }
-
-    /// Returns the image of the container with the runtime.
-    #[must_use]
-    pub fn image(&self) -> Option<&str> {
-        self.manifest.as_deref()?.image(self.container_name())
+        self.container.as_deref().unwrap_or_default()
     }
 
     fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> ClientCommand {
         let context = self.context.iter().map(|context| format!("--context={context}"));
-        let namespace = self.namespace.iter().map(|namespace| format!("--namespace={namespace}"));
+        let namespace = [format!("--namespace={}", self.namespace)];
         let global = context.chain(namespace).chain(self.args.iter().cloned());
         ClientCommand::new(CLIENT, global.chain(words.into_iter().map(str::to_owned)))
     }
@@ -165,20 +170,33 @@ impl KubernetesCluster {
         let template = is_bad(&self.template).then_some(("template", "must be the path of a manifest"));
         let context = self.context.as_ref().filter(|text| is_bad(text));
         let context = context.map(|_| ("context", "must be the name of a context"));
-        let namespace = self.namespace.as_ref().filter(|name| !is_label(name));
-        let namespace = namespace.map(|_| ("namespace", "must have small letters, digits and `-`"));
+        let namespace = !is_label(&self.namespace);
+        let namespace = namespace.then_some(("namespace", "must have small letters, digits and `-`"));
         let container = self.container.as_ref().filter(|name| !is_label(name));
         let container = container.map(|_| ("container", "must be the name of a container of the template"));
         let folder = || super::path_problem(&self.folder).map(|problem| ("folder", problem));
-        let problem = || self.manifest.as_deref()?.problem(self.container.as_deref());
         template
             .or(context)
             .or(namespace)
             .or(container)
             .or_else(|| self.args.iter().find_map(|arg| argument_problem(arg)).map(|why| ("args", why)))
             .or_else(folder)
-            .or_else(|| problem().map(|why| ("template", why)))
     }
+}
+
+/// What the API server is given with a delete.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeleteOptions<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    grace_period_seconds: u32,
+    preconditions: Preconditions<'a>,
+}
+
+#[derive(Serialize)]
+struct Preconditions<'a> {
+    uid: &'a str,
 }
 
 /// Returns why this is no global option.
@@ -216,10 +234,32 @@ pub fn is_taken(said: &[u8]) -> bool {
     said.contains("Error from server (AlreadyExists): ") && said.contains("pods \"")
 }
 
-/// Whether the client has no kubeconfig: it runs in a cluster itself.
+/// Whether a failed delete says that there is no pod of this name, or only one with another id.
 #[must_use]
-pub fn is_in_cluster(said: &[u8]) -> bool {
-    String::from_utf8_lossy(said).contains("current-context must exist")
+pub(super) fn is_deleted(said: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(said);
+    [NOT_FOUND, "Error from server (Conflict): "].iter().any(|begin| said.contains(begin))
+}
+
+/// Whether a failed create was refused by the API server, or by the client before it asked the server.
+/// Anything else, such as a time limit, says nothing about the pod.
+#[must_use]
+pub(super) fn is_refused(said: &[u8]) -> bool {
+    const REFUSALS: [&str; 11] = [
+        "Error from server (Forbidden): ",
+        "Error from server (NotFound): ",
+        "Error from server (BadRequest): ",
+        "Error from server (Invalid): ",
+        "Error from server (Unauthorized): ",
+        "The Pod \"",
+        "The request is invalid",
+        "error: context ",
+        "error: You must be logged in",
+        "error: unable to decode",
+        "error: unable to recognize",
+    ];
+    let said = String::from_utf8_lossy(said);
+    said.lines().any(|line| REFUSALS.iter().any(|begin| line.starts_with(begin)))
 }
 
 /// Returns what the client says without the lines of its log, which repeat the last line many times.
@@ -260,8 +300,8 @@ pub(super) fn reason_of(said: &str, check: &str) -> (&'static str, String) {
         (
             "forbidden",
             &["(Forbidden)", "forbidden: "],
-            "get the permissions to create, get and delete `pods` and to create `pods/exec` in the namespace; \
-             `kubectl auth can-i create pods` shows them"
+            "get the permissions to create, get and delete `pods`, to create `pods/exec`, and to get the \
+             namespace itself; `kubectl auth can-i create pods` shows one of them"
                 .to_owned(),
         ),
         (
@@ -287,7 +327,14 @@ pub(super) fn reason_of(said: &str, check: &str) -> (&'static str, String) {
         ),
         (
             "pod",
-            &["(Invalid)", "is invalid", "(BadRequest)", "unable to decode", "unable to recognize", "no matches for kind"],
+            &[
+                "(Invalid)",
+                "is invalid",
+                "(BadRequest)",
+                "unable to decode",
+                "unable to recognize",
+                "no matches for kind",
+            ],
             format!("correct the `template` of the placement, then {check}"),
         ),
     ];

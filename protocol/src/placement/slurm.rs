@@ -316,6 +316,8 @@ mod tests {
             number: 3,
             folder: Path::new("/scratch/me/placed/w_1"),
             program: "/scratch/me/it's/subagent-runtime",
+            request: "",
+            manifest: super::super::kubernetes::manifest::PodManifest::default(),
         });
         assert_eq!(
             started.line(),

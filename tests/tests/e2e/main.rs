@@ -112,6 +112,7 @@ mod kubernetes {
     mod cluster;
     mod exec;
     mod pods;
+    mod proof;
     mod queue;
     mod turns;
 }

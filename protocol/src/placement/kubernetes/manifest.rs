@@ -86,7 +86,8 @@ struct PodContainer {
 impl PodManifest {
     /// Returns the name of the container with the runtime: the chosen one, that of `kubectl`'s
     /// annotation, or the only one.
-    pub(super) fn container<'a>(&'a self, chosen: Option<&'a str>) -> Option<&'a str> {
+    #[must_use]
+    pub fn container<'a>(&'a self, chosen: Option<&'a str>) -> Option<&'a str> {
         let annotated = self.metadata.annotations.get(DEFAULT_CONTAINER).map(String::as_str);
         match (chosen.or(annotated), self.spec.containers.as_slice()) {
             (Some(name), all) => all.iter().find(|one| one.name == name).map(|one| one.name.as_str()),
@@ -96,7 +97,8 @@ impl PodManifest {
     }
 
     /// Returns the image of this container.
-    pub(super) fn image(&self, container: &str) -> Option<&str> {
+    #[must_use]
+    pub fn image(&self, container: &str) -> Option<&str> {
         self.spec.containers.iter().find(|one| one.name == container)?.image.as_deref()
     }
 
@@ -125,7 +127,8 @@ impl PodManifest {
     }
 
     /// Returns why no runtime can have such a pod.
-    pub(super) fn problem(&self, container: Option<&str>) -> Option<&'static str> {
+    #[must_use]
+    pub fn problem(&self, container: Option<&str>) -> Option<&'static str> {
         let (metadata, spec) = (&self.metadata, &self.spec);
         let is_chosen = |one: &&PodContainer| Some(one.name.as_str()) == self.container(container);
         let restarts =

@@ -1,9 +1,12 @@
 //! What the API server says about a pod: only a final phase, or the end of the container with the
 //! runtime, is the end of a place.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
-use super::super::engine::PlaceStatus;
+use super::super::engine::{PlaceIdentity, PlaceStatus};
+use super::REQUEST_LABEL;
 
 /// The state of a pod that is being deleted and may have processes.
 pub const TERMINATING: &str = "Terminating";
@@ -27,6 +30,9 @@ struct Pod {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
     deletion_timestamp: Option<String>,
 }
 
@@ -80,11 +86,25 @@ struct Terminated {
     message: Option<String>,
 }
 
-/// Returns what the printed JSON says about a pod; `None` if it is not that of this pod.
-pub(super) fn status(name: &str, container: &str, printed: &[u8]) -> Option<PlaceStatus> {
+/// Returns the API server's id of the pod in the printed JSON.
+pub(in crate::placement) fn uid(printed: &[u8]) -> Option<String> {
+    serde_json::from_slice(printed).ok().map(|Pod { metadata, .. }| metadata.uid)
+}
+
+/// Returns what the printed JSON says about a pod; `None` if it is no pod of this name. One that another
+/// request has created is not the pod, which is then absent.
+pub(super) fn status(
+    name: &str,
+    container: &str,
+    identity: &PlaceIdentity,
+    printed: &[u8],
+) -> Option<PlaceStatus> {
     let Pod { metadata, status } = serde_json::from_slice(printed).ok()?;
     if metadata.name != name {
         return None;
+    }
+    if !identity.is(&metadata.uid, metadata.labels.get(REQUEST_LABEL).map(String::as_str)) {
+        return Some(PlaceStatus::Absent);
     }
     let handle = metadata.name;
     let own = status.container_statuses.iter().find(|one| one.name == container);

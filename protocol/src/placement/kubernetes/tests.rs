@@ -26,21 +26,21 @@ fn pod() -> Value {
     })
 }
 
-fn cluster(manifest: Option<Value>) -> KubernetesCluster {
+fn cluster() -> KubernetesCluster {
     KubernetesCluster {
         context: Some("dev".into()),
-        namespace: Some("agents".into()),
+        namespace: "agents".into(),
         args: vec!["--kubeconfig=/k".into()],
         template: "/t/pod.yaml".into(),
-        container: None,
+        container: Some("agent".into()),
+        image: Some("agents:1".into()),
         folder: PLACED_IN_POD.into(),
-        manifest: manifest.map(|value| Box::new(self::manifest(value))),
     }
 }
 
 #[test]
 fn a_pod_is_that_of_one_runtime_and_has_nothing_secret() {
-    let cluster = cluster(Some(pod()));
+    let cluster = cluster();
     let name = pod_name("0a1b2c3d", "w_0123456789", 3);
     assert_eq!(name, "subagent-0a1b2c3d-w-0123456789-3");
     assert!(is_label(&pod_name("0a1b2c3d", "w_0123456789", u64::MAX)));
@@ -50,17 +50,19 @@ fn a_pod_is_that_of_one_runtime_and_has_nothing_secret() {
         number: 3,
         folder: Path::new("/tmp/subagent/w_0123456789"),
         program: "subagent-runtime",
+        request: "0f0f",
+        manifest: manifest(pod()),
     });
     let global = "kubectl --context=dev --namespace=agents --kubeconfig=/k";
     assert_eq!(
         started.line(),
-        format!("{global} create --filename=- --validate=false --output=name --request-timeout=10s")
+        format!("{global} create --filename=- --validate=false --output=json --request-timeout=10s")
     );
     let sent: Value = serde_json::from_str(&started.input.unwrap()).unwrap();
     let mut expected = pod();
     expected["metadata"]["name"] = json!(name);
     expected["metadata"]["labels"] = json!({
-        "team": "blue", "subagent/managed-by": "subagent", "subagent/runtime": "3",
+        "team": "blue", "subagent/managed-by": "subagent", "subagent/request": "0f0f", "subagent/runtime": "3",
         "subagent/worker": "w_0123456789",
     });
     expected["spec"]["restartPolicy"] = json!("Never");
@@ -72,22 +74,78 @@ fn a_pod_is_that_of_one_runtime_and_has_nothing_secret() {
         cluster.exec(&name, "/p", &["dial", "w_1"]).line(),
         format!("{global} exec --stdin {name} --container=agent -- /p dial w_1")
     );
+    let end = cluster.end(&name, "u-1");
+    let path = format!("/api/v1/namespaces/agents/pods/{name}");
+    assert_eq!(end.line(), format!("{global} delete --raw={path} --filename=- --request-timeout=10s"));
+    let options: Value = serde_json::from_str(&end.input.unwrap()).unwrap();
+    assert_eq!(options["preconditions"], json!({"uid": "u-1"}));
     assert_eq!(
-        cluster.end(&name).line(),
-        format!(
-            "{global} delete pod {name} --ignore-not-found --grace-period=25 --wait=false --request-timeout=10s"
-        )
+        cluster.identify().line(),
+        format!("{global} get namespace agents --output=jsonpath={{.metadata.uid}} --request-timeout=10s")
     );
 }
 
+/// What is known of the pod with the id `u-1`.
+fn identity(uid: Option<&str>) -> PlaceIdentity {
+    PlaceIdentity { cluster: "c".into(), request: "0f0f".into(), uid: uid.map(str::to_owned) }
+}
+
+#[test]
+fn a_pod_of_the_same_name_that_another_request_has_created_is_not_the_pod() {
+    let shown = |uid: &str, request: Option<&str>| {
+        let pod = json!({
+            "metadata": {"name": "p", "uid": uid, "labels": {"subagent/request": request.unwrap_or("x")}},
+            "status": {"phase": "Running"},
+        });
+        pod.to_string()
+    };
+    for (known, uid, request, is_it) in [
+        // Before its id is known, it has the word of the request.
+        (None, "u-1", Some("0f0f"), true),
+        (None, "u-1", Some("other"), false),
+        (None, "u-1", None, false),
+        (Some("u-1"), "u-1", Some("0f0f"), true),
+        // A copy of the manifest has the word too.
+        (Some("u-1"), "u-2", Some("0f0f"), false),
+    ] {
+        let stdout = shown(uid, request);
+        let output = ClientOutput { success: true, stdout: stdout.as_bytes(), stderr: b"" };
+        let status = cluster().seen("p", &identity(known), &output).unwrap();
+        assert_eq!(status != PlaceStatus::Absent, is_it, "{known:?} {uid} {request:?}");
+    }
+}
+
+#[test]
+fn only_a_refusal_proves_that_no_pod_was_created() {
+    for refused in [
+        "Error from server (Forbidden): error when creating \"STDIN\": pods is forbidden",
+        "Error from server (NotFound): error when creating \"STDIN\": namespaces \"x\" not found",
+        "The Pod \"p\" is invalid: spec.containers[0].image: Required value",
+        "error: context \"none\" does not exist",
+    ] {
+        assert!(is_refused(refused.as_bytes()), "{refused}");
+    }
+    for unclear in [
+        "Error from server (Timeout): error when creating \"STDIN\": the server was unable to return a response",
+        "Error from server (InternalError): error when creating \"STDIN\": an error on the server",
+        "Error from server (AlreadyExists): error when creating \"STDIN\": pods \"p\" already exists",
+        "error: unexpected EOF",
+        "Unable to connect to the server: net/http: TLS handshake timeout",
+        "error: http2: client connection lost",
+        "",
+    ] {
+        assert!(!is_refused(unclear.as_bytes()), "{unclear}");
+    }
+}
+
 fn seen(status: Value, deleted: bool) -> PlaceStatus {
-    let mut pod = json!({"kind": "Pod", "metadata": {"name": "p"}, "status": status});
+    let mut pod = json!({"kind": "Pod", "metadata": {"name": "p", "uid": "u-1"}, "status": status});
     if deleted {
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     }
-    let (stdout, cluster) = (pod.to_string(), cluster(Some(self::pod())));
+    let stdout = pod.to_string();
     let output = ClientOutput { success: true, stdout: stdout.as_bytes(), stderr: b"" };
-    cluster.seen("p", &output).unwrap()
+    cluster().seen("p", &identity(Some("u-1")), &output).unwrap()
 }
 
 #[test]
@@ -157,13 +215,15 @@ fn only_a_final_phase_or_the_end_of_the_container_is_the_end() {
 
 #[test]
 fn only_the_api_server_says_that_there_is_no_pod() {
-    let cluster = cluster(None);
+    let seen = |output: ClientOutput<'_>| cluster().seen("p", &identity(None), &output);
     let failed =
         |stderr: &'static str| ClientOutput { success: false, stdout: b"", stderr: stderr.as_bytes() };
-    assert_eq!(
-        cluster.seen("p", &failed("Error from server (NotFound): pods \"p\" not found\n")),
-        Some(PlaceStatus::Absent)
-    );
+    for said in [
+        "Error from server (NotFound): pods \"p\" not found\n",
+        "Error from server (NotFound): namespaces \"agents\" not found\n",
+    ] {
+        assert_eq!(seen(failed(said)), Some(PlaceStatus::Absent));
+    }
     for said in [
         // Of a proxy before the API server.
         "Error from server (NotFound): the server could not find the requested resource",
@@ -171,12 +231,9 @@ fn only_the_api_server_says_that_there_is_no_pod() {
         "Unable to connect to the server: EOF",
         "",
     ] {
-        assert_eq!(cluster.seen("p", &failed(said)), None, "{said}");
+        assert_eq!(seen(failed(said)), None, "{said}");
     }
-    let other = ClientOutput { success: true, stdout: b"{}", stderr: b"" };
-    assert_eq!(cluster.seen("p", &other), None);
-    let namespace = failed("Error from server (NotFound): namespaces \"agents\" not found\n");
-    assert_eq!(cluster.seen("p", &namespace), Some(PlaceStatus::Absent));
+    assert_eq!(seen(ClientOutput { success: true, stdout: b"{}", stderr: b"" }), None);
     assert!(is_taken(
         b"Error from server (AlreadyExists): error when creating \"STDIN\": pods \"p\" already exists"
     ));
@@ -211,23 +268,23 @@ fn a_template_that_takes_the_pod_away_is_refused() {
     assert_eq!(problem(two.clone(), Some("b")), None);
     assert!(problem(two.clone(), Some("c")).unwrap().contains("`container`"));
     two["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/default-container": "b"});
-    let cluster = cluster(Some(two));
-    assert_eq!((cluster.container_name(), cluster.image()), ("b", Some("y")));
+    let two = manifest(two);
+    assert_eq!((two.container(None), two.image("b")), (Some("b"), Some("y")));
 }
 
 #[test]
 fn options_are_global_ones_without_a_secret() {
-    let problem = |arg: &str| KubernetesCluster { args: vec![arg.into()], ..cluster(None) }.problem();
+    let problem = |arg: &str| KubernetesCluster { args: vec![arg.into()], ..cluster() }.problem();
     for bad in ["delete", "-n", "--", "--token=x", "--namespace=x", "--dry-run=server", "--context"] {
         assert_eq!(problem(bad).unwrap().0, "args", "{bad}");
     }
     assert_eq!(problem("--as=me"), None);
     let with = |change: fn(&mut KubernetesCluster)| {
-        let mut cluster = cluster(None);
+        let mut cluster = cluster();
         change(&mut cluster);
         cluster.problem().unwrap().0
     };
-    assert_eq!(with(|one| one.namespace = Some("A_b".into())), "namespace");
+    assert_eq!(with(|one| one.namespace = "A_b".into()), "namespace");
     assert_eq!(with(|one| one.context = Some(String::new())), "context");
     assert_eq!(with(|one| one.container = Some("-x".into())), "container");
     assert_eq!(with(|one| one.folder = "x".into()), "folder");
@@ -236,7 +293,7 @@ fn options_are_global_ones_without_a_secret() {
 
 #[test]
 fn each_failure_of_a_client_has_advice() {
-    let engine = Engine::Kubernetes(Box::new(cluster(None)));
+    let engine = Engine::Kubernetes(Box::new(cluster()));
     let placement =
         Placement { name: "pods".into(), cwd: "/x".into(), program: None, lease_ms: None, engine };
     for (said, reason) in [

@@ -61,7 +61,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
         Engine::Ssh(host) => data["host"] = json!(host.host),
         Engine::Podman(engine) => data["image"] = json!(engine.image),
         Engine::Slurm(slurm) => data["folder"] = json!(slurm.folder),
-        Engine::Kubernetes(cluster) => data["image"] = json!(cluster.image()),
+        Engine::Kubernetes(cluster) => data["image"] = json!(cluster.image),
         Engine::Loopback => {}
     }
     Ok(CliOutcome::report("placement.checked", data, lines.join("\n")))

@@ -11,6 +11,7 @@ use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::client::cleaned;
 use subagent_protocol::placement::engine::{PlaceQueue, PlaceStart};
+use subagent_protocol::placement::kubernetes::manifest::PodManifest;
 use subagent_protocol::placement::slurm::{self, JOB_LOG, SlurmCluster};
 use subagent_protocol::placement::ssh::program_beside;
 
@@ -20,6 +21,7 @@ use super::queue::{self, CheckPlace, run};
 use super::remote::{LocalProgram, LocalRuntime};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
+use crate::random::random;
 
 /// Checks the clients and the shared folder, and starts and ends a job.
 pub(super) async fn checked(
@@ -33,7 +35,7 @@ pub(super) async fn checked(
     let name = slurm::cluster_name(&String::from_utf8_lossy(&identity.stdout)).map(str::to_owned);
     found("engine", name.unwrap_or_else(|| "a cluster without a name".to_owned()));
     let folder = shared_folder(cluster)?;
-    let job = format!("subagent-check-{}", std::process::id());
+    let job = format!("subagent-check-{}", random::<8>()?);
     let queue = PlaceQueue::Slurm(cluster.clone());
     let outcome = ran(placement, &queue, (&job, folder.path(), program), &mut found).await;
     let ended = run(placement, cluster.end(&job)).await;
@@ -50,7 +52,8 @@ async fn ran(
     (name, folder, program): (&str, &Path, &str),
     found: &mut impl FnMut(&'static str, String),
 ) -> Result<()> {
-    let start = PlaceStart { name, worker: PROBE, number: 1, folder, program };
+    let manifest = PodManifest::default();
+    let start = PlaceStart { name, worker: PROBE, number: 1, folder, program, request: "", manifest };
     let job = match queue::started(placement, queue, &start).await? {
         CheckPlace::Ready(job) => job,
         CheckPlace::Ended(state) => {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use subagent_config::placements;
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::client::cleaned;
@@ -14,6 +15,7 @@ use super::queue::{self, CheckPlace, run};
 use super::remote::LocalRuntime;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
+use crate::random::random;
 
 /// The folder of an image in which its PATH finds programs.
 const FOLDER_IN_IMAGE: &str = "/usr/local/bin/";
@@ -26,17 +28,13 @@ pub(super) async fn checked(
     steps: &mut Vec<PassedStep>,
 ) -> Result<()> {
     let mut found = |step, found: String| steps.push(PassedStep { step, found });
-    let pod = format!("subagent-check-{}", std::process::id());
     let queue = PlaceQueue::Kubernetes(Box::new(cluster.clone()));
-    // Also a question to the server.
-    queue::look(placement, &queue, &pod).await?;
-    let server = run(placement, cluster.identify()).await;
-    found(
-        "engine",
-        server.map_or_else(|_| "the cluster of this pod".to_owned(), |server| server.last_line()),
-    );
-    let outcome = ran(placement, &queue, (&pod, program), &mut found).await;
-    let ended = run(placement, cluster.end(&pod)).await;
+    let id = run(placement, cluster.identify()).await?.last_line();
+    found("engine", format!("namespace {}, {id}", cluster.namespace));
+    let word = random::<8>()?;
+    let pod = format!("subagent-check-{word}");
+    let outcome = ran(placement, (&queue, cluster), (&pod, &word, program), &mut found).await;
+    let ended = queue::end(placement, &queue, &pod, &word).await;
     outcome?;
     ended?;
     found("pod", "created and deleted".to_owned());
@@ -46,16 +44,14 @@ pub(super) async fn checked(
 /// Creates a pod as for a worker, and looks at the runtime and the folder in it.
 async fn ran(
     placement: &Placement,
-    queue: &PlaceQueue,
-    (name, program): (&str, &str),
+    (queue, cluster): (&PlaceQueue, &KubernetesCluster),
+    (name, request, program): (&str, &str, &str),
     found: &mut impl FnMut(&'static str, String),
 ) -> Result<()> {
-    let root = match queue {
-        PlaceQueue::Kubernetes(cluster) => cluster.folder.as_str(),
-        PlaceQueue::Slurm(slurm) => slurm.folder.as_str(),
-    };
-    let folder = Path::new(root).join(PROBE);
-    let start = PlaceStart { name, worker: PROBE, number: 1, folder: &folder, program };
+    let folder = Path::new(&cluster.folder).join(PROBE);
+    let template = Path::new(&cluster.template);
+    let manifest = placements::pod_manifest(&placement.name, template, cluster.container.as_deref())?;
+    let start = PlaceStart { name, worker: PROBE, number: 1, folder: &folder, program, request, manifest };
     let state = match queue::started(placement, queue, &start).await? {
         CheckPlace::Ready(pod) => return queue::looked_into(placement, queue, (&pod, program), found).await,
         CheckPlace::Ended(state) => state,
@@ -91,11 +87,11 @@ pub(super) fn prepared(
     let line = format!("COPY {PROGRAM} {} {target}", subagent_protocol::mcp::TASK_SERVER_PROGRAM);
     let sources = [own.path.display().to_string(), task_server.path.display().to_string()];
     let data = json!({
-        "name": placement.name, "image": cluster.image(), "program": program,
+        "name": placement.name, "image": cluster.image, "program": program,
         "version": env!("CARGO_PKG_VERSION"), "sha256": own.sha256, "uploaded": false, "line": line,
         "files": sources,
     });
-    let image = cluster.image().unwrap_or("the image");
+    let image = cluster.image.as_deref().unwrap_or("the image");
     let shown = format!(
         "{image} is not changed from here. Copy these files beside its Containerfile:\n  {}\n  {}\nand add this \
          line:\n  {line}\nThen run `subagent placement check {}`.",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::engine::{
-    ClientCommand, ClientOutput, PlaceQueue, PlaceStart, PlaceStatus,
+    ClientCommand, ClientOutput, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
 };
 use subagent_protocol::placement::ssh::path_word;
 use tokio::process::Command;
@@ -42,11 +42,11 @@ pub(super) async fn started(
     run(placement, queue.start(start)).await?;
     let begun = Instant::now();
     loop {
-        let last = match look(placement, queue, start.name).await? {
+        let (status, _) = look(placement, queue, start.name, start.request).await?;
+        let last = match status {
             PlaceStatus::Ready { handle } => return Ok(CheckPlace::Ready(handle)),
             PlaceStatus::Gone { state, .. } => return Ok(CheckPlace::Ended(state)),
-            PlaceStatus::Waiting { reason: state, .. } | PlaceStatus::Held { state, .. } => state,
-            PlaceStatus::Absent => "not known".to_owned(),
+            status => status.state().to_owned(),
         };
         if begun.elapsed() > QUEUE {
             let (noun, seconds) = (queue.noun(), QUEUE.as_secs());
@@ -81,14 +81,30 @@ pub(super) async fn looked_into(
     Ok(())
 }
 
-/// Returns the status of the place of this name.
-pub(super) async fn look(placement: &Placement, queue: &PlaceQueue, name: &str) -> Result<PlaceStatus> {
+/// Returns the status of the place of this name and request, and the engine's id of it.
+pub(super) async fn look(
+    placement: &Placement,
+    queue: &PlaceQueue,
+    name: &str,
+    request: &str,
+) -> Result<(PlaceStatus, Option<String>)> {
+    let identity = PlaceIdentity { request: request.to_owned(), ..PlaceIdentity::default() };
     let client = queue.look(name);
     let program = client.program.clone();
     let printed = remote::output(placement, of(placement, client), None, SHORT).await?;
     let output =
         ClientOutput { success: printed.code == 0, stdout: &printed.stdout, stderr: &printed.stderr };
-    queue.seen(name, &output).ok_or_else(|| printed.failure(placement, &program))
+    let status = queue.seen(name, &identity, &output);
+    let uid = queue.uid(&printed.stdout);
+    status.map(|status| (status, uid)).ok_or_else(|| printed.failure(placement, &program))
+}
+
+/// Ends the place of this name and request, if there is one.
+pub(super) async fn end(placement: &Placement, queue: &PlaceQueue, name: &str, request: &str) -> Result<()> {
+    match look(placement, queue, name, request).await? {
+        (PlaceStatus::Absent, _) => Ok(()),
+        (_, uid) => run(placement, queue.end(name, &uid.unwrap_or_default())).await.map(drop),
+    }
 }
 
 /// Runs a command of the client, which must succeed.

@@ -2,31 +2,35 @@
 //! alone may mean that the clients reach another cluster.
 
 use std::path::Path;
+use std::time::Duration;
 
+use subagent_protocol::Result;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::engine::{PlaceQueue, PlaceStatus};
-use subagent_protocol::placement::kubernetes::{self, KubernetesCluster};
 use subagent_protocol::placement::slurm::{self, JOB_FILE, SlurmCluster};
-use subagent_protocol::{Error, Result};
 
+use super::asked::{self, AskedPlace};
 use super::carrier::Carrier;
-use super::queued::{asked_file, output, successful};
+use super::queued::{output, successful};
 use super::stream::unreachable;
 
 /// The state of a pod that was deleted.
 const DELETED: &str = "deleted";
-/// The identity of an engine in whose cluster this daemon runs.
-const IN_CLUSTER: &str = "in the cluster";
+/// Time after which a request without an answer creates no pod any more. It is longer than the limit that
+/// the API server is given for it.
+const REQUEST_LIMIT: Duration = Duration::from_secs(12);
 
-/// Returns what tells the engine from others of its kind, before a place is asked for. Empty for one
-/// whose places say it themselves.
+/// Returns what tells the cluster that the client reaches from others; empty if its places say it
+/// themselves.
 ///
 /// # Errors
 /// `PLACEMENT_UNREACHABLE`.
-pub(super) async fn identity(carrier: &Carrier, engine: &PlaceQueue) -> Result<String> {
-    match engine {
-        PlaceQueue::Slurm(_) => Ok(String::new()),
-        PlaceQueue::Kubernetes(cluster) => server(carrier, cluster).await,
+pub(super) async fn cluster(carrier: &Carrier, engine: &PlaceQueue) -> Result<String> {
+    let Some(identify) = engine.identify() else { return Ok(String::new()) };
+    let said = successful(carrier, output(carrier, identify).await?)?;
+    match String::from_utf8_lossy(&said.stdout).trim() {
+        "" => Err(unreachable("the engine does not say which cluster it is", "")),
+        cluster => Ok(cluster.to_owned()),
     }
 }
 
@@ -42,13 +46,11 @@ pub(super) async fn proved(
 ) -> Result<PlaceStatus> {
     match engine {
         PlaceQueue::Slurm(slurm) => forgotten_job(carrier, slurm, worker, number).await,
-        PlaceQueue::Kubernetes(cluster) => {
-            let asked = std::fs::read_to_string(asked_file(carrier, worker, number));
-            let asked = asked.map_err(|error| unreadable(&error))?;
-            let now = server(carrier, cluster).await?;
-            if asked != now {
-                let what = format!("the pod was created at {asked}, and kubectl reaches {now}");
-                return Err(unreachable(&what, ""));
+        PlaceQueue::Kubernetes(_) => {
+            if !asked::has_ended(carrier, worker, number).await? {
+                let asked = asked::read(carrier, worker, number).await?;
+                let asked = asked.ok_or_else(|| unreachable("the cluster of the pod is not known", ""))?;
+                proves_absence(&asked, &cluster(carrier, engine).await?)?;
             }
             let handle = carrier.place_name(worker, number);
             Ok(PlaceStatus::Gone { handle, state: DELETED.to_owned() })
@@ -56,18 +58,18 @@ pub(super) async fn proved(
     }
 }
 
-fn unreadable(error: &std::io::Error) -> Error {
-    unreachable(&format!("the server at which the pod was created is not known: {error}"), "")
-}
-
-/// Returns the server and namespace that the client reaches.
-async fn server(carrier: &Carrier, cluster: &KubernetesCluster) -> Result<String> {
-    let said = output(carrier, cluster.identify()).await?;
-    if !said.status.success() && kubernetes::is_in_cluster(&said.stderr) {
-        return Ok(IN_CLUSTER.to_owned());
+/// Decides whether the absence of a pod in this cluster proves its end.
+fn proves_absence(asked: &AskedPlace, cluster: &str) -> Result<()> {
+    if asked.identity.cluster != cluster {
+        let what = "kubectl reaches another cluster or namespace than that of the pod";
+        return Err(unreachable(what, "")
+            .with("asked", asked.identity.cluster.as_str())
+            .with("reached", cluster));
     }
-    let said = successful(carrier, said)?;
-    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    if asked.identity.uid.is_none() && asked.age < REQUEST_LIMIT {
+        return Err(unreachable("the request for the pod may still be on its way", ""));
+    }
+    Ok(())
 }
 
 /// Slurm forgets a job only after its end. It is looked up in the accounting, and else in the worker's
@@ -87,11 +89,10 @@ async fn forgotten_job(
             status => return Ok(status),
         }
     }
-    if !carrier.folder(worker).is_dir() {
-        return Err(unreachable("the worker's folder is gone: is the shared file system mounted?", ""));
-    }
-    let file = carrier.folder(worker).join(format!("{JOB_FILE}{number}"));
-    let Some((handle, cluster)) = read_job(&file)? else {
+    let folder = carrier.folder(worker);
+    let named = tokio::task::spawn_blocking(move || named_job(&folder, number)).await;
+    let named = named.unwrap_or_else(|error| Err(unreachable(&error.to_string(), "")))?;
+    let Some((handle, cluster)) = named else {
         // No process of this place has begun.
         return Ok(PlaceStatus::Gone { handle: String::new(), state: "not known".to_owned() });
     };
@@ -122,14 +123,47 @@ async fn forgotten_job(
 ///
 /// # Errors
 /// `PLACEMENT_UNREACHABLE` if that cannot be read.
-fn read_job(file: &Path) -> Result<Option<(String, String)>> {
+fn named_job(folder: &Path, number: u64) -> Result<Option<(String, String)>> {
+    if !folder.is_dir() {
+        return Err(unreachable("the worker's folder is gone: is the shared file system mounted?", ""));
+    }
+    let file = folder.join(format!("{JOB_FILE}{number}"));
     let unreadable = |why: &str| unreachable(&format!("{} cannot be read: {why}", file.display()), "");
-    match std::fs::read_to_string(file) {
+    match std::fs::read_to_string(&file) {
         Ok(text) => match text.trim().split_once(' ') {
             Some((job, cluster)) => Ok(Some((job.to_owned(), cluster.to_owned()))),
             None => Err(unreadable("it has no job")),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unreadable(&error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::placement::engine::PlaceIdentity;
+
+    use super::*;
+
+    #[test]
+    fn only_the_cluster_of_a_pod_proves_its_absence() {
+        let asked = |cluster: &str, uid: Option<&str>, seconds| AskedPlace {
+            identity: PlaceIdentity {
+                cluster: cluster.into(),
+                request: "0f".into(),
+                uid: uid.map(str::to_owned),
+            },
+            age: Duration::from_secs(seconds),
+        };
+        for (asked, is_proved) in [
+            (asked("c-1", Some("u"), 0), true),
+            (asked("c-2", Some("u"), 1000), false),
+            // Its creation may be on its way.
+            (asked("c-1", None, 3), false),
+            (asked("c-1", None, 60), true),
+            (asked("c-2", None, 60), false),
+        ] {
+            assert_eq!(proves_absence(&asked, "c-1").is_ok(), is_proved, "{asked:?}");
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Runtimes from outside of their actors: processes, locks, journals, health, and what a crash left.
 
 pub(crate) mod adoption;
+mod asked;
 pub(crate) mod carrier;
 pub(crate) mod daemon_start;
+pub(crate) mod ended;
 mod forgotten;
 pub(crate) mod health;
 pub(crate) mod journal;

@@ -19,6 +19,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 
 use super::carrier::Carrier;
+use super::ended::{self, PlaceEnding, WorkerPlaces};
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
 use super::queued::{self, PlaceTurn};
@@ -202,12 +203,6 @@ impl RuntimePlace {
         matches!(self, Self::Placed(placed) if placed.carrier.has_own_pids())
     }
 
-    /// Whether the engine keeps the place of a runtime that has ended cleanly.
-    pub(crate) fn keeps_ended(&self) -> bool {
-        let Self::Placed(placed) = self else { return false };
-        placed.carrier.queue().is_some_and(|queue| queue.keeps_ended())
-    }
-
     /// Whether the journal can end with its place, so that what has arrived must not be dropped.
     pub(crate) fn may_vanish(&self) -> bool {
         let Self::Placed(placed) = self else { return false };
@@ -225,22 +220,37 @@ impl RuntimePlace {
         }
     }
 
-    /// Ends what is left of the container, job or pod of a runtime. Returns whether the engine has taken
-    /// the request.
-    pub(crate) async fn end_place(&self, incarnation: u64) -> bool {
-        match self {
-            Self::Local => true,
-            Self::Placed(placed) => submission::end(&placed.carrier, &placed.worker, incarnation).await,
+    /// Ends what is left of the container of a runtime. The places of an engine with a queue are ended by
+    /// [`Self::ending`].
+    pub(crate) async fn end_container(&self, incarnation: u64) {
+        if let Self::Placed(placed) = self {
+            submission::end(&placed.carrier, &placed.worker, incarnation).await;
         }
     }
 
-    /// Returns the kind of the engine that may have been asked for the place of this runtime, and has a
-    /// queue.
-    pub(crate) fn asked(&self, incarnation: u64) -> Option<&'static str> {
+    /// Returns the kind of the engine that has a queue.
+    pub(crate) fn queue_kind(&self) -> Option<&'static str> {
         let Self::Placed(placed) = self else { return None };
-        placed.carrier.queue()?;
-        let is_asked = queued::is_asked(&placed.carrier, &placed.worker, incarnation);
-        is_asked.then(|| placed.carrier.kind())
+        placed.carrier.queue().map(|_| placed.carrier.kind())
+    }
+
+    /// Returns what ends these places in an engine's queue, and brings the proof; `None` if nothing is to
+    /// be ended. `clean`: the newest runtime has proved its end.
+    pub(crate) fn ending(
+        &self,
+        which: WorkerPlaces,
+        clean: bool,
+        at: DialPosition,
+    ) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
+        let Self::Placed(placed) = self else { return None };
+        let engine = placed.carrier.queue()?;
+        if engine.shares_folder() && clean && which == WorkerPlaces::Earlier {
+            // Its place ends with it.
+            return None;
+        }
+        let ending = placed.ending_of(which, at);
+        let (carrier, worker) = (placed.carrier.clone(), placed.worker.clone());
+        Some(async move { ended::end_all(&carrier, &engine, &worker, &ending).await })
     }
 
     /// Returns how the engine has ended the place of a runtime; `None` if that is not known.
@@ -254,13 +264,19 @@ impl RuntimePlace {
     /// `None` without a queue.
     pub(crate) fn question(
         &self,
-        incarnation: u64,
+        at: DialPosition,
         waited: Option<PendingPlace>,
     ) -> Option<impl Future<Output = Result<PlaceTurn>> + Send + 'static> {
         let Self::Placed(placed) = self else { return None };
         let engine = placed.carrier.queue()?;
         let (carrier, worker) = (placed.carrier.clone(), placed.worker.clone());
-        Some(async move { queued::ask(&carrier, &engine, (&worker, incarnation), waited.as_ref()).await })
+        let next = at.incarnation + 1;
+        // Nothing else keeps a second runtime from starting. Or the owner has accepted that.
+        let must_end = !engine.shares_folder() && !placed.supersedes;
+        let earlier = must_end.then(|| placed.ending_of(WorkerPlaces::Earlier, at));
+        Some(async move {
+            queued::ask(&carrier, &engine, (&worker, next), waited.as_ref(), earlier.as_ref()).await
+        })
     }
 
     /// The place of the next runtime is ready. Its handle is the engine's.
@@ -416,22 +432,34 @@ impl PlacedRuntime {
         self.guard_gone
     }
 
-    fn dial(&mut self, at: DialPosition) -> io::Result<(PlacedStream, tokio::io::DuplexStream)> {
-        // Its process ends before the next one writes.
-        self.stream = None;
-        let mirror = self.mirror.begin(at.cursor)?;
-        let open = StreamOpen {
+    fn ending_of(&self, which: WorkerPlaces, at: DialPosition) -> PlaceEnding {
+        let newest = at.incarnation;
+        let open = StreamOpen { is_known: false, serves_tasks: false, ..self.open(at, None) };
+        PlaceEnding { which, newest, open }
+    }
+
+    /// The begin of a stream.
+    fn open(&self, at: DialPosition, container_token: Option<String>) -> StreamOpen {
+        StreamOpen {
             protocol: STREAM_PROTOCOL,
             root: self.carrier.root(),
             epoch: at.epoch,
             incarnation: at.incarnation,
             is_known: at.is_known,
-            container_token: self.carrier.token().map_err(|error| io::Error::other(error.message))?,
+            container_token,
             segment: at.cursor.segment,
             offset: at.cursor.offset,
             serves_tasks: self.serving.is_some(),
             is_kept_alive: true,
-        };
+        }
+    }
+
+    fn dial(&mut self, at: DialPosition) -> io::Result<(PlacedStream, tokio::io::DuplexStream)> {
+        // Its process ends before the next one writes.
+        self.stream = None;
+        let mirror = self.mirror.begin(at.cursor)?;
+        let token = self.carrier.token().map_err(|error| io::Error::other(error.message))?;
+        let open = self.open(at.clone(), token);
         let dial = match self.carrier.queue() {
             None => DialCommand::Known(self.carrier.dial(&self.worker)),
             // The engine says where the runtime is, and whether.

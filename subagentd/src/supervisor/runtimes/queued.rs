@@ -1,23 +1,27 @@
 //! The place of a runtime in an engine's queue: asks for it, looks at it, and learns how it ended.
 //! Only an answer of the engine proves anything; its silence is an error.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use subagent_config::placements;
 use subagent_protocol::data::workers::PendingPlace;
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{WorkerId, hex};
+use subagent_protocol::placement::Engine;
 use subagent_protocol::placement::client::{ClientFailure, cleaned};
 use subagent_protocol::placement::engine::{
-    ClientCommand, ClientOutput, PlaceQueue, PlaceStart, PlaceStatus,
+    ClientCommand, ClientOutput, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
 };
+use subagent_protocol::placement::kubernetes::manifest::PodManifest;
 use subagent_protocol::placement::slurm::JOB_LOG;
 use subagent_protocol::{Code, Error, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::asked;
 use super::carrier::Carrier;
+use super::ended::{self, PlaceEnding};
 use super::forgotten;
 use super::stream::{DialTarget, unreachable};
 use crate::supervisor::entropy;
@@ -27,10 +31,10 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time in which an engine with free nodes gives a place. After it, the worker waits visibly.
 const QUICK_START: Duration = Duration::from_secs(2);
 /// Time in which a place that is ending can be expected to have ended.
-const ENDING_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const ENDING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pauses between two looks at a place that changes soon.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const LAST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether the place of a runtime that is not started yet can be used.
 pub(crate) enum PlaceTurn {
@@ -39,17 +43,19 @@ pub(crate) enum PlaceTurn {
     Waits(PendingPlace),
 }
 
-/// Asks for the place of a runtime, once. `waited` is what is known of an earlier request.
+/// Asks for the place of a runtime, once. `waited` is what is known of an earlier request. `earlier` are
+/// the places that must have ended before there is another one.
 ///
 /// # Errors
-/// The engine refuses it, has ended it, or does not answer to the first request.
+/// The engine refuses it, has ended it, or does not answer to the first request. `FENCED`.
 pub(super) async fn ask(
     carrier: &Carrier,
     engine: &PlaceQueue,
-    (worker, number): (&WorkerId, u64),
+    runtime: (&WorkerId, u64),
     waited: Option<&PendingPlace>,
+    earlier: Option<&PlaceEnding>,
 ) -> Result<PlaceTurn> {
-    let name = carrier.place_name(worker, number);
+    let (worker, number) = runtime;
     // One without a handle was asked for, and the engine has not confirmed it yet.
     let confirmed = waited.filter(|waited| !waited.handle.is_empty());
     let waits = |handle: &str, reason: String| {
@@ -57,14 +63,23 @@ pub(super) async fn ask(
         let (engine, handle) = (engine.to_owned(), handle.to_owned());
         Ok(PlaceTurn::Waits(PendingPlace { since, engine, handle, reason }))
     };
-    let status = match look(carrier, engine, &name).await {
-        Ok(PlaceStatus::Absent) if confirmed.is_none() => request(carrier, engine, (worker, number)).await?,
+    if let Some(earlier) = earlier {
+        match ended::end_all(carrier, engine, worker, earlier).await {
+            Ok(()) => {}
+            Err(error) if error.code == Code::Fenced => return Err(error),
+            Err(error) => {
+                return waits("", format!("an earlier {} may still run: {}", engine.noun(), error.message));
+            }
+        }
+    }
+    let mut identity = asked::read(carrier, worker, number).await?.unwrap_or_default().identity;
+    let status = match look(carrier, engine, runtime, &mut identity).await {
+        Ok(PlaceStatus::Absent) if confirmed.is_none() => request(carrier, engine, runtime).await?,
         // Confirmed, it ended because no daemon came in time.
         Ok(PlaceStatus::Gone { state, .. }) if confirmed.is_none() || engine.is_completed(&state) => {
-            if engine.keeps_ended() && !end(carrier, engine, worker, number).await {
-                Err(unreachable("the place of an earlier request does not end", ""))
-            } else {
-                request(carrier, engine, (worker, number)).await?
+            match ended_first(carrier, engine, runtime).await {
+                Ok(()) => request(carrier, engine, runtime).await?,
+                Err(error) => Err(error),
             }
         }
         status => status,
@@ -75,68 +90,102 @@ pub(super) async fn ask(
             waits(&handle, state)
         }
         Ok(PlaceStatus::Gone { handle, state }) => {
-            let log = log_of(carrier, engine, worker, &name).await;
-            // Otherwise it stays there.
-            if engine.keeps_ended() {
-                end(carrier, engine, worker, number).await;
+            let log = log_of(carrier, engine, runtime).await;
+            if let Err(error) = ended_first(carrier, engine, runtime).await {
+                // The worker's end asks again.
+                tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
             }
             Err(ended_early(carrier, engine, (&handle, &state), &log))
         }
         Ok(PlaceStatus::Absent) => {
             let handle = confirmed.map(|waited| waited.handle.as_str()).unwrap_or_default();
-            let log = log_of(carrier, engine, worker, &name).await;
+            let log = log_of(carrier, engine, runtime).await;
             Err(ended_early(carrier, engine, (handle, "not known"), &log))
         }
         // The place may be in the queue.
-        Err(error) if is_asked(carrier, worker, number) => {
+        Err(error) if asked::read(carrier, worker, number).await?.is_some() => {
             waits(confirmed.map(|waited| waited.handle.as_str()).unwrap_or_default(), error.message)
         }
         Err(error) => Err(error),
     }
 }
 
+/// Ends what an engine keeps of a place that has ended.
+async fn ended_first(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+) -> Result<()> {
+    match engine.shares_folder() {
+        true => Ok(()),
+        false => ended::end(carrier, engine, (worker, number), None).await,
+    }
+}
+
 /// Asks the engine for a place, and looks at it until it is ready or certainly waits. The inner error
-/// is the engine's silence after it has taken the request.
+/// says that it may have taken the request.
 async fn request(
     carrier: &Carrier,
     engine: &PlaceQueue,
     (worker, number): (&WorkerId, u64),
 ) -> Result<Result<PlaceStatus>> {
-    let asked = asked_file(carrier, worker, number);
-    let is_first = matches!(asked.try_exists(), Ok(false));
-    let identity = forgotten::identity(carrier, engine).await?;
-    let written = carrier.make_folder(worker).and_then(|_| {
-        let mut file = std::fs::File::create(&asked)?;
-        file.write_all(identity.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(|error| {
-        let message = format!("the folder of placed workers: {error}");
-        Error::new(Code::StorageError, message).or_storage_full(&error)
-    })?;
+    let earlier = asked::read(carrier, worker, number).await?;
+    if earlier.as_ref().is_some_and(|asked| asked.identity.uid.is_some()) {
+        // Absence alone is no proof.
+        if let Err(error) = forgotten::proved(carrier, engine, worker, number).await {
+            return Ok(Err(error));
+        }
+    }
+    let cluster = forgotten::cluster(carrier, engine).await?;
+    let manifest = manifest(carrier, engine).await?;
+    let mut identity = match &earlier {
+        // A second request creates no second place, because both have this word.
+        Some(asked) if asked.identity.uid.is_none() => asked.identity.clone(),
+        _ => {
+            let request = hex(&entropy::random::<8>()?);
+            PlaceIdentity { cluster: cluster.clone(), request, uid: None }
+        }
+    };
+    if identity.cluster != cluster {
+        return Ok(Err(unreachable("the place was asked for in another cluster or namespace", "")));
+    }
+    // Anew, as this request may be the last one that is on its way.
+    asked::write(carrier, worker, number, &identity).await?;
     let (name, program, folder) =
         (carrier.place_name(worker, number), carrier.program(), carrier.folder_there(worker));
-    let start =
-        PlaceStart { name: &name, worker: worker.as_str(), number, folder: &folder, program: &program };
+    let word = identity.request.clone();
+    let start = PlaceStart {
+        name: &name,
+        worker: worker.as_str(),
+        number,
+        folder: &folder,
+        program: &program,
+        request: &word,
+        manifest,
+    };
     match output(carrier, engine.start(&start)).await {
-        Ok(said) if engine.is_asked_before(&said.stderr) => {}
-        said => match said.and_then(|said| successful(carrier, said)) {
-            Ok(_) => {}
-            // Without an answer, it may have taken the request.
-            Err(error) if is_silence(&error) => return Ok(Err(error)),
-            Err(error) => {
-                if is_first {
-                    // Nothing needs to be ended. If the file stays, a stop asks for an end.
-                    let _ = std::fs::remove_file(&asked);
-                }
-                return Err(error);
+        Ok(said) if said.status.success() => {
+            if let Some(uid) = engine.uid(&said.stdout) {
+                identity.uid = Some(uid);
+                asked::write(carrier, worker, number, &identity).await?;
             }
-        },
+        }
+        Ok(said) if engine.is_asked_before(&said.stderr) => {}
+        Ok(said) => {
+            let is_refused = engine.is_refused(&said.stderr);
+            let error = carrier.failure(ClientFailure::Exited(said.status.code(), &said.stderr));
+            if is_refused && earlier.is_none() {
+                // Nothing needs to be ended. If the file stays, a stop asks for an end.
+                let _ = asked::remove(carrier, worker, number).await;
+            }
+            return if is_refused || !is_silence(&error) { Err(error) } else { Ok(Err(error)) };
+        }
+        Err(error) => return if is_silence(&error) { Ok(Err(error)) } else { Err(error) },
     }
     subagent_failpoint::hit("queued.after_start");
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {
-        let status = look(carrier, engine, &name).await;
+        let status = look(carrier, engine, (worker, number), &mut identity).await;
         if !matches!(status, Ok(PlaceStatus::Waiting { .. })) || begun.elapsed() > QUICK_START {
             return Ok(status);
         }
@@ -145,21 +194,26 @@ async fn request(
     }
 }
 
+/// Reads what a place is made from.
+async fn manifest(carrier: &Carrier, engine: &PlaceQueue) -> Result<PodManifest> {
+    let Some((place, path)) = carrier.elsewhere().zip(engine.template().map(Path::to_owned)) else {
+        return Ok(PodManifest::default());
+    };
+    let (name, engine) = (place.name.clone(), place.engine.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let container = match &engine {
+            Engine::Kubernetes(cluster) => cluster.container.as_deref(),
+            _ => None,
+        };
+        placements::pod_manifest(&name, &path, container)
+    });
+    read.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
+
 /// Whether the engine gave no answer, so that it may have carried out a request.
 fn is_silence(error: &Error) -> bool {
     let reason = error.details.get("reason").and_then(serde_json::Value::as_str);
     error.code == Code::PlacementUnreachable && matches!(reason, Some("engine" | "timeout"))
-}
-
-/// Returns whether the engine may have been asked for the place of this runtime. The file is there
-/// before the first request.
-pub(super) fn is_asked(carrier: &Carrier, worker: &WorkerId, number: u64) -> bool {
-    !matches!(asked_file(carrier, worker, number).try_exists(), Ok(false))
-}
-
-/// The file of the first request, with the identity of the engine that was asked.
-pub(super) fn asked_file(carrier: &Carrier, worker: &WorkerId, number: u64) -> PathBuf {
-    carrier.folder(worker).join(format!("asked-{number}"))
 }
 
 /// Returns the command that dials the runtime: in its place, or here if the engine has ended a place
@@ -208,33 +262,6 @@ pub(super) async fn end_of(
     }
 }
 
-/// Ends the place of a runtime. Returns whether the engine has taken the request, and has ended a place
-/// that it would keep.
-pub(super) async fn end(carrier: &Carrier, engine: &PlaceQueue, worker: &WorkerId, number: u64) -> bool {
-    let name = carrier.place_name(worker, number);
-    let ended = output(carrier, engine.end(&name)).await.and_then(|output| successful(carrier, output));
-    if let Err(error) = &ended {
-        tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
-    }
-    if ended.is_err() || !engine.keeps_ended() {
-        return ended.is_ok();
-    }
-    let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
-    while begun.elapsed() < ENDING_TIMEOUT {
-        match look(carrier, engine, &name).await {
-            Ok(PlaceStatus::Absent) => return true,
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(%worker, number, %error, "it is unknown whether the place of a runtime has ended");
-                return false;
-            }
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
-    }
-    false
-}
-
 /// Looks at a place, and waits for one that is ending. What the engine has forgotten must be proved.
 async fn settled(
     carrier: &Carrier,
@@ -242,10 +269,14 @@ async fn settled(
     worker: &WorkerId,
     number: u64,
 ) -> Result<PlaceStatus> {
-    let name = carrier.place_name(worker, number);
+    let asked = asked::read(carrier, worker, number).await?;
+    if asked.is_none() && !engine.shares_folder() {
+        return forgotten::proved(carrier, engine, worker, number).await;
+    }
+    let mut identity = asked.unwrap_or_default().identity;
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {
-        match look(carrier, engine, &name).await? {
+        match look(carrier, engine, (worker, number), &mut identity).await? {
             PlaceStatus::Held { state, .. }
                 if engine.is_ending(&state) && begun.elapsed() < ENDING_TIMEOUT => {}
             PlaceStatus::Absent => return forgotten::proved(carrier, engine, worker, number).await,
@@ -256,26 +287,44 @@ async fn settled(
     }
 }
 
-pub(super) async fn look(carrier: &Carrier, engine: &PlaceQueue, name: &str) -> Result<PlaceStatus> {
-    let output = output(carrier, engine.look(name)).await?;
+/// Looks at the place of a runtime. Its id is stored once the engine shows it.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE`, `STORAGE_ERROR`.
+pub(super) async fn look(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+    identity: &mut PlaceIdentity,
+) -> Result<PlaceStatus> {
+    let name = carrier.place_name(worker, number);
+    let output = output(carrier, engine.look(&name)).await?;
     let printed =
         ClientOutput { success: output.status.success(), stdout: &output.stdout, stderr: &output.stderr };
-    match engine.seen(name, &printed) {
-        Some(status) => Ok(status),
-        None => {
-            successful(carrier, output)?;
-            Err(unreachable("the answer of the engine cannot be understood", ""))
+    let Some(status) = engine.seen(&name, identity, &printed) else {
+        successful(carrier, output)?;
+        return Err(unreachable("the answer of the engine cannot be understood", ""));
+    };
+    if identity.uid.is_none() && status != PlaceStatus::Absent {
+        identity.uid = engine.uid(&output.stdout);
+        if identity.uid.is_some() {
+            asked::write(carrier, worker, number, identity).await?;
         }
     }
+    Ok(status)
 }
 
 /// Returns the end of what was printed in a place that has ended.
-async fn log_of(carrier: &Carrier, engine: &PlaceQueue, worker: &WorkerId, name: &str) -> Vec<u8> {
-    match engine.log(name) {
-        None => std::fs::read(carrier.folder(worker).join(JOB_LOG)).unwrap_or_default(),
+async fn log_of(carrier: &Carrier, engine: &PlaceQueue, (worker, number): (&WorkerId, u64)) -> Vec<u8> {
+    // Only for the message.
+    match engine.log(&carrier.place_name(worker, number)) {
+        None => {
+            let file = carrier.folder(worker).join(JOB_LOG);
+            let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
+            read.ok().and_then(std::result::Result::ok).unwrap_or_default()
+        }
         Some(command) => match output(carrier, command).await {
             Ok(output) if output.status.success() => output.stdout,
-            // Only for the message.
             _ => Vec::new(),
         },
     }

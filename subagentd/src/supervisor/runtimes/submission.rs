@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::carrier::Carrier;
 use super::place::Submitted;
-use super::queued;
 use super::stream::{ErrorOutput, fenced, unreachable};
 
 /// Time limit until the greeting: a connection, a login and the user's shell.
@@ -40,11 +39,19 @@ pub(super) async fn submit(
         return submitted;
     }
     let submitted = exchange(carrier, (worker, incarnation), handle, request).await;
-    // Without an answer, a runtime may live.
-    if !matches!(submitted, Submitted::Started { .. } | Submitted::Unknown(_)) {
+    if leaves_place(&submitted) {
         end(carrier, worker, incarnation).await;
     }
     submitted
+}
+
+/// Whether the place that was started for a request has nothing in it that is of use. Without an answer,
+/// a runtime may live. A place that serves another daemon is not for this one to end.
+fn leaves_place(submitted: &Submitted) -> bool {
+    match submitted {
+        Submitted::Started { .. } | Submitted::Unknown(_) | Submitted::Fenced(_) => false,
+        Submitted::Failed(..) | Submitted::NotSent(_) | Submitted::NotReached(_) => true,
+    }
 }
 
 /// Starts the container if the place needs one.
@@ -65,20 +72,16 @@ async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result
     }
 }
 
-/// Ends the container, job or pod of a runtime that has ended or was not started. One that stays ends by
-/// itself after a minute. Returns whether the engine has taken the request.
-pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> bool {
-    if let Some(engine) = carrier.queue() {
-        return queued::end(carrier, &engine, worker, incarnation).await;
-    }
-    let Some(mut command) = carrier.end(worker, incarnation) else { return true };
+/// Ends the container of a runtime that has ended or was not started. One that stays ends by itself after
+/// a minute. The actor ends the places of an engine with a queue.
+pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
+    let Some(mut command) = carrier.end(worker, incarnation) else { return };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let ended =
         matches!(timeout(CONTAINER_TIMEOUT, command.status()).await, Ok(Ok(status)) if status.success());
     if !ended {
         tracing::warn!(%worker, incarnation, "a container was not removed");
     }
-    ended
 }
 
 async fn exchange(
@@ -171,5 +174,21 @@ fn not_greeted(carrier: &Carrier, status: Option<ExitStatus>, said: &str) -> Sub
         Some(code) => {
             Submitted::NotReached(ClientFailure::Exited(code, said.as_bytes()).error(remote, &program))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_place_that_serves_another_daemon_is_not_ended() {
+        let error = || subagent_protocol::Error::new(Code::PlacementUnreachable, "x");
+        assert!(!leaves_place(&Submitted::Fenced(fenced(7))));
+        assert!(!leaves_place(&Submitted::Unknown(error())));
+        assert!(leaves_place(&Submitted::NotReached(error())));
+        assert!(leaves_place(&Submitted::Failed(SubmitFailure::NoFolder, String::new())));
     }
 }

@@ -42,8 +42,10 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
 
 /// Returns the error of a stop that cannot take the worker's place out of an engine's queue.
 pub(super) fn is_queued(worker: &str, pending: &PendingPlace) -> Error {
-    let message = "the engine does not answer, so the worker's place may still be in its queue; the stop is \
-                   stored and goes on when the engine answers";
+    let message = format!(
+        "it is not proved that the worker's place has ended ({}); the stop is stored and goes on by itself",
+        pending.reason
+    );
     Error::new(Code::StopIncomplete, message)
         .retryable()
         .with("workerId", worker)

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::actor::Actor;
 use super::ingest::Goal;
 use super::message::ActorMessage;
-use super::runtime::{fenced, frames, gone, placed, proof, recovery, starting};
+use super::runtime::{fenced, frames, gone, place_ends, placed, proof, recovery, starting};
 use super::{budget, child_cancel, deadlines, ingest, order, perform, questions, settings, tasks};
 use crate::alarm;
 use crate::or_never::or_never;
@@ -69,6 +69,8 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             }
             None => (None, None, None),
         };
+        let ends = &mut actor.runtime.ends.running;
+        let ends = if ends.is_empty() { None } else { Some(ends.join_next()) };
         let asking = &mut actor.runtime.asking;
         let asking = if asking.is_empty() { None } else { Some(asking.join_next()) };
         tokio::select! {
@@ -90,6 +92,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             // Published at the start of the next iteration.
             Ok(()) = actor.published.noted.changed() => actor.published.see_noted(),
             Some(Ok(answer)) = or_never(asking) => starting::place_answered(actor, answer).await,
+            Some(Ok(ended)) = or_never(ends) => place_ends::ended(actor, ended).await,
             made = actor.worktree.made() => starting::worktree_made(actor, made).await,
             answered = actor.questions.hooks.next(), if serve => {
                 questions::hooks::answered(actor, answered).await;

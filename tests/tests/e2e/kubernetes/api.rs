@@ -60,6 +60,7 @@ fn router(pods: FakePods) -> Router {
             resource("pods", "Pod", &["create", "delete", "get", "list", "watch"]),
             resource("pods/exec", "PodExecOptions", &["create", "get"]),
             resource("pods/log", "Pod", &["get"]),
+            {"name": "namespaces", "singularName": "", "namespaced": false, "kind": "Namespace", "verbs": ["get"]},
         ],
     });
     let fixed = |value: Value| get(move || std::future::ready(Json(value)));
@@ -95,22 +96,30 @@ fn no_namespace(name: &str) -> Response {
     failure(StatusCode::NOT_FOUND, "NotFound", &format!("namespaces \"{name}\" not found"))
 }
 
-/// `kubectl get` asks for it if there is no such pod.
-async fn show_namespace(Path(namespace): Path<String>) -> Response {
+/// Its id tells the cluster from others.
+async fn show_namespace(State(pods): State<FakePods>, Path(namespace): Path<String>) -> Response {
     if namespace != NAMESPACE {
         return no_namespace(&namespace);
     }
-    let shown = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}});
+    let metadata = json!({"name": namespace, "uid": pods.cluster()});
+    let shown = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": metadata});
     Json(shown).into_response()
 }
 
 /// Checks what the user may do.
 async fn admit(State(pods): State<FakePods>, request: Request, next: Next) -> Response {
-    if request.method() == Method::POST && request.uri().path().ends_with("/pods") && pods.is_forbidden() {
-        let message = "pods is forbidden: User \"me\" cannot create resource \"pods\" in API group \"\"";
-        return failure(StatusCode::FORBIDDEN, "Forbidden", message);
+    let is_create = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+    let verb = if is_create { "create" } else { "delete" };
+    if (is_create || request.method() == Method::DELETE) && pods.forbids(verb) {
+        let message =
+            format!("pods is forbidden: User \"me\" cannot {verb} resource \"pods\" in API group \"\"");
+        return failure(StatusCode::FORBIDDEN, "Forbidden", &message);
     }
-    next.run(request).await
+    let response = next.run(request).await;
+    match is_create && pods.loses_answer() {
+        true => failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the answer was lost"),
+        false => response,
+    }
 }
 
 async fn list(State(pods): State<FakePods>) -> Response {
@@ -152,6 +161,12 @@ async fn delete(
     body: Bytes,
 ) -> Response {
     let options: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let found = pods.get(&name).map(|pod| pod["metadata"]["uid"].clone());
+    let wanted = &options["preconditions"]["uid"];
+    if found.is_some() && !wanted.is_null() && found.as_ref() != Some(wanted) {
+        let message = format!("Operation cannot be fulfilled on pods \"{name}\": Precondition failed: UID");
+        return failure(StatusCode::CONFLICT, "Conflict", &message);
+    }
     let asked =
         query.iter().find(|(key, _)| key == "gracePeriodSeconds").map(|(_, value)| value.parse().unwrap());
     let grace = options["gracePeriodSeconds"].as_u64().or(asked).unwrap_or(30);

@@ -30,9 +30,9 @@ fn what_is_missing_in_a_cluster_is_named() {
     cluster.place(&sandbox, json!({"context": "none"}));
     unreachable(&sandbox, "client");
     cluster.place(&sandbox, json!({}));
-    cluster.pods.forbid(true);
+    cluster.pods.forbid(Some("create"));
     unreachable(&sandbox, "forbidden");
-    cluster.pods.forbid(false);
+    cluster.pods.forbid(None);
     cluster.template(&sandbox, json!({"spec": {"containers": [{"name": "agent"}]}}));
     unreachable(&sandbox, "pod");
     let bare = json!({"containers": [{"name": "agent", "image": BARE_IMAGE}]});

@@ -32,11 +32,11 @@ impl Kubernetes {
     ///
     /// # Panics
     ///
-    /// If there is none with `SUBAGENT_REQUIRE_KUBERNETES`.
+    /// If there is none with `SUBAGENT_REQUIRE_KUBECTL`.
     pub(super) fn start(sandbox: &mut TestSandbox) -> Option<Self> {
         if !has_kubectl() {
             let missing = "kubectl 1.30 or later is missing: workers in pods are not tested";
-            assert!(std::env::var_os("SUBAGENT_REQUIRE_KUBERNETES").is_none(), "{missing}");
+            assert!(std::env::var_os("SUBAGENT_REQUIRE_KUBECTL").is_none(), "{missing}");
             say(&format!("SKIPPED: {missing}"));
             return None;
         }

@@ -38,6 +38,8 @@ enum PodState {
 
 struct FakePod {
     uid: String,
+    /// The id that is shown, if it is another one.
+    shown_uid: Option<String>,
     manifest: Value,
     state: PodState,
     deleted: bool,
@@ -50,7 +52,12 @@ struct FakeState {
     /// All that were ever created.
     created: Vec<String>,
     obstacle: Option<Obstacle>,
-    is_forbidden: bool,
+    /// What the user may not do.
+    forbidden: Option<&'static str>,
+    /// Whether the next create is carried out without an answer.
+    loses_answer: bool,
+    /// Whether the client reaches another cluster, which has no pods.
+    is_elsewhere: bool,
 }
 
 /// The pods, shared with the API server and the threads that wait for processes.
@@ -82,6 +89,11 @@ impl FakePods {
         self.lock().created.clone()
     }
 
+    /// The disk of a pod.
+    pub(super) fn disk(&self, name: &str) -> PathBuf {
+        self.folder.join(&self.lock().pods[name].uid)
+    }
+
     /// The manifest of a pod, as it was created.
     pub(super) fn manifest(&self, name: &str) -> Value {
         self.lock().pods[name].manifest.clone()
@@ -107,12 +119,36 @@ impl FakePods {
         }
     }
 
-    pub(super) fn forbid(&self, is_forbidden: bool) {
-        self.lock().is_forbidden = is_forbidden;
+    pub(super) fn forbid(&self, verb: Option<&'static str>) {
+        self.lock().forbidden = verb;
     }
 
-    pub(super) fn is_forbidden(&self) -> bool {
-        self.lock().is_forbidden
+    pub(super) fn forbids(&self, verb: &str) -> bool {
+        self.lock().forbidden == Some(verb)
+    }
+
+    /// The answer to the next create gets lost.
+    pub(super) fn lose_answer(&self) {
+        self.lock().loses_answer = true;
+    }
+
+    pub(super) fn loses_answer(&self) -> bool {
+        std::mem::take(&mut self.lock().loses_answer)
+    }
+
+    /// The client reaches another cluster from now on, or this one again.
+    pub(super) fn go_elsewhere(&self, is_elsewhere: bool) {
+        self.lock().is_elsewhere = is_elsewhere;
+    }
+
+    /// The id of the namespace.
+    pub(super) fn cluster(&self) -> &'static str {
+        if self.lock().is_elsewhere { "another-namespace-id" } else { "namespace-id" }
+    }
+
+    /// Puts another pod of the same name in the place of a pod.
+    pub(super) fn replace(&self, name: &str) {
+        self.lock().pods.get_mut(name).unwrap().shown_uid = Some("another-pod".into());
     }
 
     /// Creates a pod; `None` if there is one of this name.
@@ -129,7 +165,9 @@ impl FakePods {
         state.created.push(name.clone());
         let obstacle = state.obstacle.clone();
         let waits = PodState::Waiting(obstacle.clone().unwrap_or(Obstacle::Unschedulable("")));
-        state.pods.insert(name.clone(), FakePod { uid, manifest, state: waits, deleted: false });
+        state
+            .pods
+            .insert(name.clone(), FakePod { uid, shown_uid: None, manifest, state: waits, deleted: false });
         if obstacle.is_none() {
             self.start(&mut state, &name);
         }
@@ -137,7 +175,8 @@ impl FakePods {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Value> {
-        self.lock().pods.get(name).map(shown)
+        let state = self.lock();
+        state.pods.get(name).filter(|_| !state.is_elsewhere).map(shown)
     }
 
     pub(super) fn list(&self) -> Vec<Value> {
@@ -186,7 +225,7 @@ impl FakePods {
     /// Returns the command that runs in a pod; `Err` with what the node says.
     pub(super) fn exec(&self, name: &str, words: &[String]) -> Option<Result<Command, String>> {
         let state = self.lock();
-        let pod = state.pods.get(name)?;
+        let pod = state.pods.get(name).filter(|_| !state.is_elsewhere)?;
         matches!(pod.state, PodState::Running(_)).then(|| self.command(pod, words))
     }
 
@@ -265,6 +304,9 @@ fn container(manifest: &Value) -> &Value {
 fn shown(pod: &FakePod) -> Value {
     let mut shown = pod.manifest.clone();
     shown["status"] = status(pod);
+    if let Some(uid) = &pod.shown_uid {
+        shown["metadata"]["uid"] = json!(uid);
+    }
     shown["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     if pod.deleted {
         shown["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

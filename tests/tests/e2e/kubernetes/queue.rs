@@ -6,11 +6,11 @@ use subagent_tests::harness::{TestSandbox, wait_until};
 use super::cluster::{DEADLINE, Kubernetes};
 use super::pods::Obstacle;
 
-const FULL: Obstacle = Obstacle::Unschedulable("0/3 nodes are available: 3 Insufficient cpu.");
+pub(super) const FULL: Obstacle = Obstacle::Unschedulable("0/3 nodes are available: 3 Insufficient cpu.");
 const NO_IMAGE: Obstacle = Obstacle::Container("ImagePullBackOff", "Back-off pulling image \"agents:1\"");
 
 /// Starts a worker on the full cluster, without waiting, and returns it once its wait is shown.
-fn waiting(sandbox: &TestSandbox) -> (String, Value) {
+pub(super) fn waiting(sandbox: &TestSandbox) -> (String, Value) {
     let sent = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--on", "pods"]).spawn();
     let shown = wait_until("the wait for the cluster", DEADLINE, || {
         let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
@@ -23,7 +23,7 @@ fn waiting(sandbox: &TestSandbox) -> (String, Value) {
 }
 
 /// Waits until this is part of the reason.
-fn wait_for_reason(sandbox: &TestSandbox, worker: &str, part: &str) {
+pub(super) fn wait_for_reason(sandbox: &TestSandbox, worker: &str, part: &str) {
     wait_until("the reason", DEADLINE, || {
         sandbox.show(worker)["pending"]["reason"].as_str()?.contains(part).then_some(())
     });

@@ -22,6 +22,7 @@ fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
     assert_eq!(manifest["metadata"]["labels"]["subagent/worker"], json!(worker), "{manifest}");
     assert_eq!(manifest["metadata"]["labels"]["team"], "blue");
     assert_eq!(manifest["spec"]["restartPolicy"], "Never");
+    assert_eq!(sandbox.number("SELECT count(*) FROM workers WHERE placement LIKE '%of the pod%'"), 0);
     // Neither the manifest nor a command line has anything of the environment or of the login.
     let lines: Vec<String> =
         sandbox.processes().iter().map(subagent_tests::harness::process::Process::command_line).collect();

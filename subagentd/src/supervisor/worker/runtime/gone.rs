@@ -1,18 +1,15 @@
 //! The loss of a runtime: its process ends, its journal is read to the end, and its remaining
 //! processes are waited for.
 
-use std::time::Duration;
-
 use subagent_core::model::{LifecycleState, WorkerInput};
 use subagent_protocol::{Code, Error};
+use tokio::task::JoinSet;
 
-use super::{connection, placed};
+use super::{connection, place_ends, placed};
+use crate::supervisor::runtimes::ended::WorkerPlaces;
 use crate::supervisor::runtimes::{locks, process, stray_processes};
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
-
-/// Longest delay before an engine is asked again to end the place of a runtime that was not started.
-const WITHDRAW_PAUSE: Duration = Duration::from_secs(10);
 
 /// Handles the end of the runtime's process.
 pub(crate) async fn on_exit(actor: &mut Actor) {
@@ -95,13 +92,20 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
     if actor.runtime.live.is_some() {
         return;
     }
-    if actor.stops() && !actor.runtime.withdraw().await {
-        return actor.runtime.leftovers.again(WITHDRAW_PAUSE);
+    if actor.stops() {
+        // What it would answer is not wanted any more.
+        (actor.runtime.asking, actor.runtime.answer) = (JoinSet::new(), None);
+        if !place_ends::have_ended(actor, WorkerPlaces::Next) {
+            return;
+        }
     }
     if is_guard_gone(actor) {
         if actor.runtime.place.is_placed() {
             // The stream has brought the journal that a failed start may have begun.
             ingest::ingest_or_retry(actor, Goal::End).await;
+        }
+        if !place_ends::have_ended(actor, WorkerPlaces::Earlier) {
+            return;
         }
         end_strays(actor).await;
         // Only now: until then, remaining processes belong to the agent, not to the owner.
@@ -135,16 +139,12 @@ fn is_guard_gone(actor: &mut Actor) -> bool {
 /// none. Call it while both locks are free, and before the next runtime, whose processes have
 /// another marker.
 pub(crate) async fn end_strays(actor: &mut Actor) {
-    if actor.runtime.swept || actor.runtime.incarnation == 0 {
-        return;
-    }
-    let clean = actor.runtime.clean_end;
-    if clean && !actor.runtime.place.keeps_ended() {
+    if actor.runtime.swept || actor.runtime.clean_end || actor.runtime.incarnation == 0 {
         return;
     }
     actor.runtime.swept = true;
-    actor.runtime.place.end_place(actor.runtime.incarnation).await;
-    if clean || !actor.runtime.is_here(&actor.shared.boot_id) {
+    actor.runtime.place.end_container(actor.runtime.incarnation).await;
+    if !actor.runtime.is_here(&actor.shared.boot_id) {
         // After a reboot there are none. On another machine they cannot be reached from here.
         return;
     }

@@ -14,7 +14,7 @@ use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::runtimes::place::{DialPosition, RuntimePlace};
 use crate::supervisor::worker::actor::Actor;
 
-fn position(actor: &Actor) -> DialPosition {
+pub(super) fn position(actor: &Actor) -> DialPosition {
     DialPosition {
         cursor: actor.journal.cursor,
         epoch: actor.shared.epoch(),

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::live::{
     LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
 };
+use super::place_ends::PlaceEnds;
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
-use crate::supervisor::entropy;
 use crate::supervisor::runtimes::place::{RuntimeExit, RuntimePlace};
 use crate::supervisor::runtimes::queued::PlaceTurn;
 
@@ -48,8 +48,8 @@ pub(crate) struct RuntimeSlot {
     /// The question to the engine about it, and its answer.
     pub(crate) asking: JoinSet<Result<PlaceTurn>>,
     pub(crate) answer: Option<Result<PlaceTurn>>,
-    /// Whether the place of a next runtime was given up.
-    withdrawn: bool,
+    /// The ends of places in that queue.
+    pub(crate) ends: PlaceEnds,
     /// Why this daemon may change nothing at the place.
     pub(crate) fenced: Option<Error>,
 }
@@ -73,28 +73,9 @@ impl RuntimeSlot {
             waits: None,
             asking: JoinSet::new(),
             answer: None,
-            withdrawn: false,
+            ends: PlaceEnds::default(),
             fenced: None,
         }
-    }
-
-    /// Gives up the place of the next runtime, of which an earlier daemon may have asked. Returns
-    /// whether the engine has taken that.
-    pub(crate) async fn withdraw(&mut self) -> bool {
-        self.asking = JoinSet::new();
-        self.answer = None;
-        let next = self.incarnation + 1;
-        let Some(engine) = self.place.asked(next).filter(|_| !self.withdrawn) else { return true };
-        self.withdrawn = self.place.end_place(next).await;
-        if self.withdrawn {
-            self.waits = None;
-        } else if self.waits.is_none() {
-            let reason = "the engine does not answer".to_owned();
-            let (engine, handle) = (engine.to_owned(), String::new());
-            let pending = PendingPlace { since: entropy::now(), engine, handle, reason };
-            self.waits = Some(PlaceWait::after(None, pending));
-        }
-        self.withdrawn
     }
 
     /// Returns the present boot of the machine that the runtime is on; `None` if it is unknown.

@@ -51,6 +51,10 @@ pub(crate) async fn start_runtime(actor: &mut Actor) {
         let _ = std::fs::remove_file(&actor.identity.socket);
         let error = actor.identity.located(error, &actor.spec.launcher.name);
         actor.apply(WorkerInput::SpawnFailed { error }).await;
+        if actor.runtime.fenced.is_none() && actor.runtime.place.queue_kind().is_some() {
+            // The place of the failed runtime.
+            gone::check_leftovers(actor).await;
+        }
     }
 }
 

@@ -84,11 +84,12 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
 /// Asks for the place of the next runtime, in the background: an engine may be slow. Returns whether
 /// the start waits for the answer or for the place. Then it is tried again.
 fn is_queued(actor: &mut Actor) -> Result<bool> {
+    let at = placed::position(actor);
     let runtime = &mut actor.runtime;
     match runtime.answer.take() {
         None => {
             let waited = runtime.waits.as_ref().map(|wait| wait.pending.clone());
-            let Some(question) = runtime.place.question(runtime.incarnation + 1, waited) else {
+            let Some(question) = runtime.place.question(at, waited) else {
                 return Ok(false);
             };
             if runtime.asking.is_empty() {
@@ -105,6 +106,7 @@ fn is_queued(actor: &mut Actor) -> Result<bool> {
         }
         Some(Err(error)) => {
             runtime.waits = None;
+            runtime.fenced = Some(error.clone()).filter(|error| error.code == Code::Fenced);
             return Err(error);
         }
     }

@@ -1,0 +1,183 @@
+//! Ends the places of a worker in an engine's queue. A place counts as ended only with the proof of the
+//! engine; without it, the caller asks again.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use subagent_protocol::Result;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::placement::engine::{PlaceQueue, PlaceStatus};
+use subagent_protocol::stream::{StreamControl, StreamDecoder, StreamMessage, StreamOpen};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::asked;
+use super::carrier::Carrier;
+use super::forgotten;
+use super::queued::{ENDING_TIMEOUT, FIRST_PAUSE, LAST_PAUSE, look, output, successful};
+use super::stream::{fenced, unreachable};
+
+/// Time limit of the question whether a place serves this daemon.
+const SERVED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which places of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkerPlaces {
+    /// Those of the runtimes up to the newest one.
+    Earlier,
+    /// That of the next runtime, which was not started.
+    Next,
+}
+
+/// The end of places that is to be asked for.
+pub(super) struct PlaceEnding {
+    pub(super) which: WorkerPlaces,
+    /// The number of the newest runtime.
+    pub(super) newest: u64,
+    /// Asks a place that may be in use whether it serves this daemon.
+    pub(super) open: StreamOpen,
+}
+
+impl WorkerPlaces {
+    /// Whether the place of a runtime is one of these. Where the worker's folder is shared, its locks prove
+    /// the end of all runtimes but the newest one.
+    fn includes(self, number: u64, newest: u64, shares_folder: bool) -> bool {
+        match self {
+            Self::Earlier if shares_folder => number == newest,
+            Self::Earlier => number <= newest,
+            Self::Next => number > newest,
+        }
+    }
+}
+
+/// Ends these places of a worker.
+///
+/// # Errors
+/// `FENCED`: a place serves another daemon, and was not touched. `PLACEMENT_UNREACHABLE` and others: it
+/// is not proved that all have ended.
+pub(super) async fn end_all(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    worker: &WorkerId,
+    ending: &PlaceEnding,
+) -> Result<()> {
+    for number in asked::numbers(carrier, worker).await? {
+        if ending.which.includes(number, ending.newest, engine.shares_folder()) {
+            end(carrier, engine, (worker, number), Some(&ending.open)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends the place of a runtime. Without `open`, the place has ended and is only kept.
+///
+/// # Errors
+/// As [`end_all`].
+pub(super) async fn end(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+    open: Option<&StreamOpen>,
+) -> Result<()> {
+    let Some(mut asked) = asked::read(carrier, worker, number).await? else { return Ok(()) };
+    let name = carrier.place_name(worker, number);
+    if engine.shares_folder() {
+        if let Some(open) = open {
+            serves(carrier.dial_here(worker), open).await?;
+        }
+        // It ends by itself soon after its runtime.
+        return output(carrier, engine.end(&name, ""))
+            .await
+            .and_then(|said| successful(carrier, said))
+            .map(drop);
+    }
+    let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+    let mut is_deleted = false;
+    loop {
+        let status = look(carrier, engine, (worker, number), &mut asked.identity).await?;
+        if status == PlaceStatus::Absent {
+            match forgotten::proved(carrier, engine, worker, number).await {
+                Ok(_) => return asked::end(carrier, worker, number).await,
+                // Its creation may be on its way.
+                Err(_) if asked.identity.uid.is_none() && begun.elapsed() < ENDING_TIMEOUT => {}
+                Err(error) => return Err(error),
+            }
+        } else if let (false, Some(uid)) = (is_deleted, asked.identity.uid.as_deref()) {
+            if let (PlaceStatus::Ready { handle }, Some(open)) = (&status, open) {
+                let dial = engine.exec(handle, &carrier.program(), &["dial", worker.as_str()]);
+                serves(carrier.client(dial), open).await?;
+            }
+            let said = output(carrier, engine.end(&name, uid)).await?;
+            // Then the next look says so.
+            is_deleted = said.status.success();
+            if !is_deleted && !engine.is_ended_before(&said.stderr) {
+                successful(carrier, said)?;
+            }
+        }
+        if is_deleted && matches!(status, PlaceStatus::Gone { .. }) {
+            return asked::end(carrier, worker, number).await;
+        }
+        if begun.elapsed() > ENDING_TIMEOUT {
+            let state = status.state();
+            return Err(unreachable(
+                &format!("the {} {name} has not ended yet ({state})", engine.noun()),
+                "",
+            ));
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// Asks the place behind this command whether it serves this daemon. One in which the command cannot be
+/// run is not in use by another daemon either.
+///
+/// # Errors
+/// `FENCED`, `PLACEMENT_UNREACHABLE`.
+async fn serves(mut dial: Command, open: &StreamOpen) -> Result<()> {
+    let exchange = async {
+        let dial = dial.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = dial.kill_on_drop(true).spawn().ok()?;
+        let (mut stdin, mut stdout) = (child.stdin.take()?, child.stdout.take()?);
+        let mut bytes = Vec::new();
+        StreamMessage::from(StreamControl::Open(open.clone())).encode(&mut bytes);
+        stdin.write_all(&bytes).await.ok()?;
+        let mut decoder = StreamDecoder::behind_banner();
+        loop {
+            match decoder.next_message().ok()? {
+                Some(StreamMessage::Control(StreamControl::Fenced { generation })) => {
+                    return Some(generation);
+                }
+                Some(_) => return None,
+                None => {}
+            }
+            bytes.clear();
+            if stdout.read_buf(&mut bytes).await.ok()? == 0 {
+                return None;
+            }
+            decoder.feed(&bytes);
+        }
+    };
+    match timeout(SERVED_TIMEOUT, exchange).await {
+        Ok(Some(generation)) => Err(fenced(generation)),
+        Ok(None) => Ok(()),
+        Err(_) => Err(unreachable("the place does not say whom it serves", "")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_without_a_shared_folder_is_ended_also_if_it_is_not_that_of_the_newest_runtime() {
+        let included = |which: WorkerPlaces, shares_folder| -> Vec<u64> {
+            (1..=5).filter(|number| which.includes(*number, 3, shares_folder)).collect()
+        };
+        assert_eq!(included(WorkerPlaces::Earlier, false), [1, 2, 3]);
+        assert_eq!(included(WorkerPlaces::Earlier, true), [3]);
+        assert_eq!(included(WorkerPlaces::Next, false), [4, 5]);
+        assert_eq!(included(WorkerPlaces::Next, true), [4, 5]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The ends of a worker's places in an engine's queue. They run beside the actor, because an engine may
+//! be slow. What is not proved is tried again.
+
+use std::time::Duration;
+
+use subagent_protocol::data::workers::PendingPlace;
+use subagent_protocol::{Code, Error, Result};
+use tokio::task::JoinSet;
+
+use super::slot::PlaceWait;
+use super::{gone, placed};
+use crate::supervisor::entropy;
+use crate::supervisor::runtimes::ended::WorkerPlaces;
+use crate::supervisor::worker::actor::Actor;
+
+/// Longest delay before an engine is asked again.
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What was asked for, and what is proved.
+#[derive(Default)]
+pub(crate) struct PlaceEnds {
+    pub(crate) running: JoinSet<EndedPlaces>,
+    /// Whether no place of a runtime up to the newest one is left.
+    earlier: bool,
+    /// Whether the place of the next runtime was given up.
+    next: bool,
+}
+
+/// What an engine has answered.
+pub(crate) struct EndedPlaces {
+    which: WorkerPlaces,
+    /// The newest runtime at the time of the question.
+    newest: u64,
+    outcome: Result<()>,
+}
+
+impl PlaceEnds {
+    fn proof(&mut self, which: WorkerPlaces) -> &mut bool {
+        match which {
+            WorkerPlaces::Earlier => &mut self.earlier,
+            WorkerPlaces::Next => &mut self.next,
+        }
+    }
+
+    /// A runtime begins, with a place of its own.
+    pub(crate) fn forget(&mut self) {
+        (self.earlier, self.next) = (false, false);
+    }
+}
+
+/// Returns whether these places are proved to have ended. Otherwise that is asked for, and
+/// [`ended`] goes on.
+pub(super) fn have_ended(actor: &mut Actor, which: WorkerPlaces) -> bool {
+    if *actor.runtime.ends.proof(which) {
+        return true;
+    }
+    if !actor.runtime.ends.running.is_empty() {
+        return false;
+    }
+    let (at, newest) = (placed::position(actor), actor.runtime.incarnation);
+    match actor.runtime.place.ending(which, actor.runtime.clean_end, at) {
+        None => {
+            *actor.runtime.ends.proof(which) = true;
+            true
+        }
+        Some(ending) => {
+            let ended = async move { EndedPlaces { which, newest, outcome: ending.await } };
+            actor.runtime.ends.running.spawn(ended);
+            false
+        }
+    }
+}
+
+/// An engine has answered.
+pub(crate) async fn ended(actor: &mut Actor, EndedPlaces { which, newest, outcome }: EndedPlaces) {
+    match outcome {
+        Ok(()) => {
+            // Another runtime may have begun meanwhile.
+            *actor.runtime.ends.proof(which) |= newest == actor.runtime.incarnation;
+            if actor.stops() {
+                actor.runtime.waits = None;
+            }
+            gone::check_leftovers(actor).await;
+        }
+        Err(error) if error.code == Code::Fenced => actor.runtime.fenced = Some(error),
+        Err(error) => is_unproved(actor, &error),
+    }
+}
+
+fn is_unproved(actor: &mut Actor, error: &Error) {
+    let worker = &actor.identity.worker_id;
+    tracing::warn!(%worker, %error, "it is not proved that the places of a worker have ended");
+    if let (true, Some(engine)) = (actor.stops(), actor.runtime.place.queue_kind()) {
+        let before = actor.runtime.waits.as_ref();
+        let since = before.map_or_else(entropy::now, |wait| wait.pending.since);
+        let handle = before.map(|wait| wait.pending.handle.clone()).unwrap_or_default();
+        let pending =
+            PendingPlace { since, engine: engine.to_owned(), handle, reason: error.message.clone() };
+        actor.runtime.waits = Some(PlaceWait::after(before, pending));
+    }
+    actor.runtime.leftovers.again(LAST_PAUSE);
+}

@@ -1,0 +1,132 @@
+//! No second runtime before the end of the first one is proved, and no pod of others is touched.
+
+use std::fs;
+
+use serde_json::json;
+use subagent_tests::harness::{TestSandbox, wait_until};
+
+use super::cluster::{DEADLINE, Kubernetes, wait_for_prompt};
+use super::queue::{FULL, wait_for_reason, waiting};
+
+#[test]
+fn a_restart_waits_for_the_proof_that_the_old_pod_has_ended() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let first = cluster.pod();
+    cluster.pods.forbid(Some("delete"));
+    let restart = sandbox.subagent(&["worker", "restart", &worker]).spawn();
+    wait_for_reason(&sandbox, &worker, "cannot delete");
+    assert_eq!(cluster.pods.created(), [first.as_str()]);
+    // Nor does the next daemon start a second one.
+    sandbox.kill_daemon();
+    wait_for_reason(&sandbox, &worker, "an earlier pod may still run");
+    assert_eq!(cluster.pods.created().len(), 1);
+    cluster.pods.forbid(None);
+    wait_until("the second pod", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    let _ = restart.kill();
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    assert_eq!(cluster.pods.created().len(), 2);
+    assert!(cluster.pods.pods().iter().all(|(name, _)| *name != first), "{:?}", cluster.pods.pods());
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_stop_goes_on_until_the_pod_is_deleted() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    cluster.pods.forbid(Some("delete"));
+    let error = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
+    assert!(error["message"].as_str().unwrap().contains("cannot delete"), "{error}");
+    assert_eq!(cluster.pods.pods().len(), 1);
+    cluster.pods.forbid(None);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert!(cluster.pods.pods().is_empty());
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_with_a_copied_state_dir_leaves_the_pod_to_the_newer_daemon() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    cluster.pods.obstruct(Some(FULL));
+    let (worker, _) = waiting(&sandbox);
+    sandbox.kill_daemon();
+    let pod = cluster.pod();
+    let folder = cluster.pods.disk(&pod).join("placed").join(&worker);
+    cluster.pods.obstruct(None);
+    // The other daemon has found the pod first.
+    wait_until("the folder of the worker", DEADLINE, || folder.is_dir().then_some(()));
+    let record = folder.join("placed.json");
+    let epoch = json!({"generation": 9, "start": "another"});
+    fs::write(&record, json!({"epoch": epoch, "incarnation": 0}).to_string()).unwrap();
+    let _ = sandbox.run(&["worker", "stop", &worker]).error("FENCED");
+    assert_eq!(cluster.pods.pods(), [(pod, "Running".to_owned())]);
+    // The daemon that is started last is served.
+    sandbox.kill_daemon();
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn another_cluster_says_nothing_about_a_pod() {
+    let mut sandbox = TestSandbox::new();
+    let Some(mut cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    wait_for_prompt(&sandbox, 1);
+    cluster.pods.go_elsewhere(true);
+    cluster.cut();
+    cluster.mend();
+    wait_until("the worker to be unreachable", DEADLINE, || {
+        let reason = sandbox.show(&worker)["unreachable"]["reason"].to_string();
+        reason.contains("another cluster").then_some(())
+    });
+    gate.open();
+    assert_eq!(sandbox.show(&worker)["state"], "running");
+    cluster.pods.go_elsewhere(false);
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(cluster.pods.created().len(), 1);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn another_pod_of_the_same_name_is_not_deleted() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    cluster.pods.obstruct(Some(FULL));
+    let (worker, _) = waiting(&sandbox);
+    let pod = cluster.pod();
+    cluster.pods.replace(&pod);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert_eq!(cluster.pod(), pod);
+    assert!(cluster.run(&["delete", "pod", &pod, "--wait=false"]).status.success());
+    sandbox.finish();
+}
+
+#[test]
+fn a_pod_whose_creation_was_not_answered_is_used() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    cluster.pods.lose_answer();
+    let started = sandbox.try_start_on("pods");
+    let worker = wait_until("the start", DEADLINE, || {
+        let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+        let one = &listed["items"][0];
+        (one["state"] == "idle").then(|| one["workerId"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello", "{started}");
+    assert_eq!(cluster.pods.created().len(), 1);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
