@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::client::ClientFailure;
 use super::super::{Engine, Placement};
+use super::manifest::PodManifest;
 use super::*;
 use crate::error::Code;
 

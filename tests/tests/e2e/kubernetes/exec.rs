@@ -4,6 +4,7 @@ use std::io::{Read, Write as _};
 use std::process::{Child, Stdio};
 use std::sync::mpsc as std_mpsc;
 use std::thread;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -23,6 +24,8 @@ const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
+/// Time in which a client must close its side.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A message on it ends the channel that it names.
 const CLOSE: u8 = 255;
 
@@ -60,8 +63,7 @@ async fn serve(mut socket: WebSocket, child: Result<Child, String>) {
             let status =
                 json!({"status": "Failure", "reason": "InternalError", "message": message, "code": 500});
             let _ = socket.send(framed(STATUS, status.to_string().as_bytes())).await;
-            let _ = socket.send(closing()).await;
-            return;
+            return close(socket).await;
         }
     };
     let (give, mut outgoing) = mpsc::channel(4);
@@ -88,9 +90,8 @@ async fn serve(mut socket: WebSocket, child: Result<Child, String>) {
     loop {
         tokio::select! {
             message = outgoing.recv() => {
-                let is_last = message.is_none();
-                let sent = socket.send(message.unwrap_or_else(closing)).await;
-                if is_last || sent.is_err() {
+                let Some(message) = message else { return close(socket).await };
+                if socket.send(message).await.is_err() {
                     return;
                 }
             }
@@ -122,9 +123,14 @@ fn forward(
     })
 }
 
-/// The end of a connection. The client takes one without a code for a failure.
-fn closing() -> Message {
-    Message::Close(Some(CloseFrame { code: 1000, reason: "".into() }))
+/// Ends a connection. The client takes an end without a code for a failure, and also one that is reset
+/// because not all of its messages were read.
+async fn close(mut socket: WebSocket) {
+    let close = Message::Close(Some(CloseFrame { code: 1000, reason: "".into() }));
+    // The client may have gone.
+    let _ = socket.send(close).await;
+    let read = async { while matches!(socket.recv().await, Some(Ok(_))) {} };
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, read).await;
 }
 
 fn framed(channel: u8, bytes: &[u8]) -> Message {

@@ -106,7 +106,9 @@ fn is_queued(actor: &mut Actor) -> Result<bool> {
         }
         Some(Err(error)) => {
             runtime.waits = None;
-            runtime.fenced = Some(error.clone()).filter(|error| error.code == Code::Fenced);
+            if error.code == Code::Fenced {
+                runtime.fenced = Some(error.clone());
+            }
             return Err(error);
         }
     }
