@@ -111,6 +111,8 @@ async fn admit(State(pods): State<FakePods>, request: Request, next: Next) -> Re
     let is_create = request.method() == Method::POST && request.uri().path().ends_with("/pods");
     let verb = if is_create { "create" } else { "delete" };
     if (is_create || request.method() == Method::DELETE) && pods.forbids(verb) {
+        // A client that cannot send all of its request does not read the answer.
+        axum::body::to_bytes(request.into_body(), 1024 * 1024).await.unwrap();
         let message =
             format!("pods is forbidden: User \"me\" cannot {verb} resource \"pods\" in API group \"\"");
         return failure(StatusCode::FORBIDDEN, "Forbidden", &message);
