@@ -13,6 +13,7 @@ pub mod policy;
 pub mod remote;
 pub mod sandbox;
 pub mod servers;
+pub mod templates;
 pub(crate) mod wire;
 pub mod worktree;
 

@@ -10,8 +10,9 @@ use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
 
+use super::templates;
 use super::wire::argument;
-use crate::{model, placements};
+use crate::model;
 
 /// Why no preferred sandbox applies.
 pub const NO_SANDBOX: &str = "it runs on a placement, where this version applies no sandbox";
@@ -62,7 +63,7 @@ pub fn placed(
         (bytes(name), bytes(value))
     });
     let cwd = PathBuf::from(&remote.cwd);
-    let remote = placements::completed(remote, &request.cwd, home)?;
+    let remote = templates::completed(remote, &request.cwd, home)?;
     Ok(StartWorker {
         // Its tasks run on this machine.
         task_env: if request.delegation.is_some() { request.env } else { Vec::new() },

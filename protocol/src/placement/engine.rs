@@ -127,9 +127,9 @@ impl PlaceStatus {
 pub struct ClientOutput<'a> {
     /// Whether it ended with 0.
     pub success: bool,
-    /// Standard output.
+    /// Its whole standard output.
     pub stdout: &'a [u8],
-    /// Standard error.
+    /// Its whole standard error.
     pub stderr: &'a [u8],
 }
 

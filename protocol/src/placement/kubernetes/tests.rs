@@ -1,3 +1,5 @@
+//! Tests of the command lines of `kubectl`, and of what it prints.
+
 use std::path::Path;
 
 use serde_json::{Value, json};

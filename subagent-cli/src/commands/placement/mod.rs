@@ -11,6 +11,7 @@ mod remote;
 
 use clap::{Args, Subcommand};
 use subagent_config::placements;
+use subagent_config::start::templates;
 use subagent_protocol::placement::Placement;
 
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
@@ -57,6 +58,6 @@ impl NamedPlacement {
     fn of(&self, context: &CliContext) -> Result<Placement> {
         let loaded = context.config(self.config.config.as_deref(), None)?;
         let placement = placements::by_name(&loaded.config, &self.placement)?.clone();
-        Ok(placements::completed(placement, &context.env.cwd, context.env.home.as_deref())?)
+        Ok(templates::completed(placement, &context.env.cwd, context.env.home.as_deref())?)
     }
 }

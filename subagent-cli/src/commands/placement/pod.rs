@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use subagent_config::placements;
+use subagent_config::start::templates;
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::client::cleaned;
@@ -50,7 +50,7 @@ async fn ran(
 ) -> Result<()> {
     let folder = Path::new(&cluster.folder).join(PROBE);
     let template = Path::new(&cluster.template);
-    let manifest = placements::pod_manifest(&placement.name, template, cluster.container.as_deref())?;
+    let manifest = templates::pod_manifest(&placement.name, template, cluster.container.as_deref())?;
     let start = PlaceStart { name, worker: PROBE, number: 1, folder: &folder, program, request, manifest };
     let state = match queue::started(placement, queue, &start).await? {
         CheckPlace::Ready(pod) => return queue::looked_into(placement, queue, (&pod, program), found).await,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use subagent_config::placements;
+use subagent_config::start::templates;
 use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::placement::Engine;
@@ -205,7 +205,7 @@ async fn manifest(carrier: &Carrier, engine: &PlaceQueue) -> Result<PodManifest>
             Engine::Kubernetes(cluster) => cluster.container.as_deref(),
             _ => None,
         };
-        placements::pod_manifest(&name, &path, container)
+        templates::pod_manifest(&name, &path, container)
     });
     read.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
 }

@@ -16,17 +16,17 @@ use tokio::runtime::Runtime;
 use super::exec;
 use super::pods::FakePods;
 
-/// The only namespace.
+/// The only namespace of the cluster.
 pub(super) const NAMESPACE: &str = "agents";
 /// The token in the kubeconfig. Without TLS, `kubectl` does not send it.
 pub(super) const TOKEN: &str = "not-for-command-lines";
 
 /// A running server. Dropping it cuts all its connections.
-pub(super) struct ApiServer {
+pub(super) struct FakeApiServer {
     runtime: Option<Runtime>,
 }
 
-impl ApiServer {
+impl FakeApiServer {
     pub(super) fn start(pods: &FakePods, address: SocketAddr) -> std::io::Result<(Self, SocketAddr)> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -41,7 +41,7 @@ impl ApiServer {
     }
 }
 
-impl Drop for ApiServer {
+impl Drop for FakeApiServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(5));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{TestSandbox, say, wait_until, wait_while};
 use tempfile::TempDir;
 
-use super::api::{ApiServer, NAMESPACE, TOKEN};
+use super::api::{FakeApiServer, NAMESPACE, TOKEN};
 use super::pods::FakePods;
 
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ pub(super) struct Kubernetes {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     pub(super) pods: FakePods,
-    server: Option<ApiServer>,
+    server: Option<FakeApiServer>,
     address: SocketAddr,
 }
 
@@ -44,7 +44,7 @@ impl Kubernetes {
         let executables = sandbox.executable("subagent-runtime");
         let executables = Path::new(&executables).parent().unwrap().to_owned();
         let pods = FakePods::new(folder.path().join("pods"), executables);
-        let (server, address) = ApiServer::start(&pods, ([127, 0, 0, 1], 0).into()).unwrap();
+        let (server, address) = FakeApiServer::start(&pods, ([127, 0, 0, 1], 0).into()).unwrap();
         let cluster = Self { folder, pods, server: Some(server), address };
         let config = cluster.kubeconfig();
         sandbox.set_env("KUBECONFIG", &config);
@@ -112,7 +112,7 @@ impl Kubernetes {
     /// Starts the server again, at the same address.
     pub(super) fn mend(&mut self) {
         let started = wait_until("the port of the API server", DEADLINE, || {
-            ApiServer::start(&self.pods, self.address).ok()
+            FakeApiServer::start(&self.pods, self.address).ok()
         });
         self.server = Some(started.0);
     }

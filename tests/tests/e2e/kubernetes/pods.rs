@@ -15,9 +15,12 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use subagent_tests::harness::wait_while;
 
 /// The variable that all processes of a pod have.
 const MARKER: &str = "FAKE_POD";
+/// Time limit of the end of a pod's processes.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// The image without a runtime.
 pub(super) const BARE_IMAGE: &str = "bare:1";
 
@@ -195,13 +198,10 @@ impl FakePods {
                 let (pods, uid) = (self.clone(), pod.uid.clone());
                 std::thread::spawn(move || {
                     // What a node does is a time.
-                    for _ in 0..grace * 10 {
-                        std::thread::sleep(Duration::from_millis(100));
-                        if !pods.lock().pods.values().any(|pod| pod.uid == uid) {
-                            return;
-                        }
+                    let lives = || pods.lock().pods.values().any(|pod| pod.uid == uid).then_some(());
+                    if wait_while(Duration::from_secs(grace), lives).is_some() {
+                        end_all(&uid);
                     }
-                    end_all(&uid);
                 });
             }
             PodState::Running(_) => {
@@ -342,18 +342,17 @@ fn status(pod: &FakePod) -> Value {
 /// Kills all processes of a pod until there is none.
 fn end_all(uid: &str) {
     let marker = format!("{MARKER}={uid}\0");
-    loop {
+    let left = || {
         let files = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
         let pids = files.filter_map(|path| Some((path.file_name()?.to_str()?.parse().ok()?, path.clone())));
         let own: Vec<i32> = pids.filter(|(_, path)| has(path, &marker)).map(|(pid, _)| pid).collect();
-        if own.is_empty() {
-            return;
+        for pid in &own {
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
-        for pid in own {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        (!own.is_empty()).then_some(())
+    };
+    // The sandbox finds what is left.
+    let _ = wait_while(END_TIMEOUT, left);
 }
 
 /// Whether a process that has not ended has this variable.
