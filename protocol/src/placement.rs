@@ -4,6 +4,7 @@
 pub mod client;
 pub mod engine;
 pub mod kubernetes;
+mod places;
 pub mod podman;
 pub mod slurm;
 pub mod ssh;

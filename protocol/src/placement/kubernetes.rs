@@ -6,8 +6,9 @@ pub mod status;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{ClientCommand, ClientOutput, PlaceIdentity, PlaceStart, PlaceStatus};
+use super::places::{ClientCommand, ClientOutput, PlaceIdentity, PlaceStart, PlaceStatus};
 use super::podman::HOLD;
+use status::REQUEST_LABEL;
 /// The client, searched in the PATH.
 pub const CLIENT: &str = "kubectl";
 /// The runtime in an image, if the placement names none: it is searched in the PATH there.
@@ -39,8 +40,6 @@ const REFUSED: [&str; 9] = [
 const NOT_FOUND: &str = "Error from server (NotFound): ";
 /// Maximum length of a name of Kubernetes in bytes.
 const MAX_NAME_BYTES: usize = 63;
-/// The label with the word of [`PlaceIdentity`].
-const REQUEST_LABEL: &str = "subagent/request";
 
 /// The cluster that `kubectl` reaches, and the pod for each runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,7 +223,7 @@ fn is_label(name: &str) -> bool {
 /// and none that replaces it.
 #[must_use]
 pub fn pod_name(state: &str, worker: &str, incarnation: u64) -> String {
-    super::engine::place_name(state, &worker.replace('_', "-"), incarnation)
+    super::places::place_name(state, &worker.replace('_', "-"), incarnation)
 }
 
 /// Whether the client says that there is a pod of this name already.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{ClientCommand, PlaceStart, PlaceStatus};
+use super::places::{ClientCommand, PlaceStart, PlaceStatus};
 use super::podman::HOLD;
 use super::ssh::line;
 
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_job_is_that_of_one_runtime_and_has_nothing_secret() {
         let cluster = cluster(&["--mem=4G"]);
-        let name = super::super::engine::place_name("0a1b2c3d", "w_1", 3);
+        let name = super::super::places::place_name("0a1b2c3d", "w_1", 3);
         let started = cluster.start(&PlaceStart {
             name: &name,
             worker: "w_1",

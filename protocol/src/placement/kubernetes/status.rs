@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::engine::{PlaceIdentity, PlaceStatus};
-use super::REQUEST_LABEL;
+use super::super::places::{PlaceIdentity, PlaceStatus};
 
+/// The label with the word of [`PlaceIdentity`].
+pub(super) const REQUEST_LABEL: &str = "subagent/request";
 /// The state of a pod that is being deleted and may have processes.
 pub const TERMINATING: &str = "Terminating";
 /// The state of a container whose process has ended by itself without a failure.

@@ -24,6 +24,9 @@ const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
+/// Time that a node takes to start a command. The client drops what arrives before it has made its
+/// streams, and says `Unknown stream id 1`. It has no message that would say that they are made.
+const NODE_TIME: Duration = Duration::from_millis(300);
 /// Time in which a client must close its side.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A message on it ends the channel that it names.
@@ -48,11 +51,14 @@ pub(super) async fn exec(
         let message = "unable to upgrade connection: container not found (\"agent\")";
         return failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message);
     };
-    let child = command.and_then(|mut command| {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map_err(|error| error.to_string())
-    });
-    upgrade.protocols(PROTOCOLS).on_upgrade(|socket| serve(socket, child))
+    upgrade.protocols(PROTOCOLS).on_upgrade(|socket| async move {
+        tokio::time::sleep(NODE_TIME).await;
+        let child = command.and_then(|mut command| {
+            let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().map_err(|error| error.to_string())
+        });
+        serve(socket, child).await;
+    })
 }
 
 async fn serve(mut socket: WebSocket, child: Result<Child, String>) {
