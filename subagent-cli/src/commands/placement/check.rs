@@ -2,18 +2,16 @@
 //! The first step that fails is the error of the command.
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
-use subagent_protocol::Code;
-use subagent_protocol::placement::client::cleaned;
 use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalRuntime, SHORT, over_ssh};
+use super::steps::{PROBE, PassedStep, folder_of, same_version};
 use super::{NamedPlacement, cluster, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::CliOutcome;
 
 /// Check that workers can run on another machine, in a container or on a cluster
@@ -28,13 +26,6 @@ Examples:
 pub(crate) struct PlacementCheckArgs {
     #[command(flatten)]
     pub(crate) named: NamedPlacement,
-}
-
-/// One step that succeeded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct PassedStep {
-    pub(super) step: &'static str,
-    pub(super) found: String,
 }
 
 pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<CliOutcome> {
@@ -91,43 +82,3 @@ async fn checked(
     found("stream", "opened and ended".to_owned());
     Ok(())
 }
-
-/// Returns the version that a program there has printed, which must be this one.
-pub(super) fn same_version(
-    placement: &Placement,
-    program: &str,
-    printed: &remote::Printed,
-) -> Result<String> {
-    if printed.code != 0 {
-        return Err(printed.failure(placement, program));
-    }
-    let (version, expected) =
-        (printed.last_line(), format!("subagent-runtime {}", env!("CARGO_PKG_VERSION")));
-    if version == expected {
-        return Ok(version);
-    }
-    let (name, place) = (&placement.name, placement.located());
-    let message = format!("{program} {place} is `{version}`, and this is `{expected}`");
-    Err(Failure::new(Code::PlacementNotPrepared, message)
-        .with("placement", name.as_str())
-        .with("program", program)
-        .recommend(format!(
-            "install this version there, or remove placements.{name}.program and run `subagent placement prepare {name}`"
-        )))
-}
-
-/// Returns the working folder that a shell there has printed.
-pub(super) fn folder_of(placement: &Placement, printed: &remote::Printed) -> Result<String> {
-    if printed.code == 0 {
-        return Ok(printed.last_line());
-    }
-    let said = cleaned(&printed.stderr);
-    let message = format!("the folder {} cannot be used {}: {said}", placement.cwd, placement.located());
-    Err(Failure::new(Code::PlacementFolderMissing, message)
-        .with("placement", placement.name.as_str())
-        .with("cwd", placement.cwd.as_str())
-        .recommend(format!("create it there, or correct placements.{}.cwd", placement.name)))
-}
-
-/// The id of a worker that does not exist.
-pub(super) const PROBE: &str = "w_0000000000";

@@ -15,10 +15,10 @@ use subagent_protocol::placement::kubernetes::manifest::PodManifest;
 use subagent_protocol::placement::slurm::{self, JOB_LOG, SlurmCluster};
 use subagent_protocol::placement::ssh::program_beside;
 
-use super::check::{PROBE, PassedStep};
 use super::prepare::has_no_program;
 use super::queue::{self, CheckPlace, run};
 use super::remote::{LocalProgram, LocalRuntime};
+use super::steps::{PROBE, PassedStep};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::random::random;

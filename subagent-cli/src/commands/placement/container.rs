@@ -8,8 +8,8 @@ use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::podman::{CLIENT_FAILED, ContainerEngine, ContainerRun};
 use subagent_protocol::placement::ssh::path_word;
 
-use super::check::{PassedStep, folder_of, same_version};
 use super::remote::{self, LocalRuntime, Printed, SHORT, command, user};
+use super::steps::{PassedStep, folder_of, same_version};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 

@@ -8,6 +8,7 @@ mod pod;
 mod prepare;
 mod queue;
 mod remote;
+mod steps;
 
 use clap::{Args, Subcommand};
 use subagent_config::placements;

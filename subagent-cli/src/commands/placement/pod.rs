@@ -10,9 +10,9 @@ use subagent_protocol::placement::client::cleaned;
 use subagent_protocol::placement::engine::{PlaceQueue, PlaceStart};
 use subagent_protocol::placement::kubernetes::{KubernetesCluster, PROGRAM};
 
-use super::check::{PROBE, PassedStep};
 use super::queue::{self, CheckPlace, run};
 use super::remote::LocalRuntime;
+use super::steps::{PROBE, PassedStep};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::random::random;

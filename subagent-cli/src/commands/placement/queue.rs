@@ -14,8 +14,8 @@ use subagent_protocol::placement::ssh::path_word;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::check::{folder_of, same_version};
 use super::remote::{self, Printed, SHORT, command};
+use super::steps::{folder_of, same_version};
 use crate::failure::{Failure, Result};
 
 /// Time limit until the place of the check can be used.

@@ -15,8 +15,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::store::removal;
 use crate::supervisor::handoffs;
+use crate::supervisor::runtimes::carrier::placed_root;
 use crate::supervisor::runtimes::locks;
-use crate::supervisor::runtimes::place::placed_root;
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::views::base_folder::base_folder;
 

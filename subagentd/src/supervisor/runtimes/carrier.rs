@@ -23,7 +23,6 @@ use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
-use super::place::{placed_root, root_of};
 use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
 
@@ -344,5 +343,20 @@ fn sha256(path: &Path) -> std::io::Result<String> {
             0 => return Ok(hex(&hash.finalize())),
             length => hash.update(&buffer[..length]),
         }
+    }
+}
+
+/// Returns the folder of the workers that are placed on this machine.
+pub(crate) fn placed_root(state_dir: &Path) -> PathBuf {
+    state_dir.join("placed")
+}
+
+/// Returns the folder of the placed workers. On another machine it is only for display.
+pub(super) fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
+    match &placement.engine {
+        Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
+        Engine::Slurm(slurm) => PathBuf::from(&slurm.folder),
+        Engine::Kubernetes(cluster) => PathBuf::from(&cluster.folder),
+        Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
     }
 }

@@ -12,8 +12,8 @@ use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::timeout;
 
+use super::carrier::placed_root;
 use super::link::RuntimeConnection;
-use super::place::placed_root;
 use super::process::ExitWatch;
 use super::{journal, locks};
 use crate::store::Cursor;

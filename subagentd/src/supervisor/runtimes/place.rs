@@ -8,9 +8,7 @@ use std::time::Duration;
 use subagent_config::runtime_dir::SOCKET_PATH_LIMIT;
 use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::{
-    Engine, PLACED_LOG, PLACED_THERE, Placement, SubmitFailure, SubmitRequest,
-};
+use subagent_protocol::placement::{PLACED_LOG, Placement, SubmitFailure, SubmitRequest};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::RuntimeStart;
 use subagent_protocol::state::Desired;
@@ -18,7 +16,7 @@ use subagent_protocol::stream::{DaemonEpoch, STREAM_PROTOCOL, StreamControl, Str
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, root_of};
 use super::ended::{self, PlaceEnding, WorkerPlaces};
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
@@ -485,11 +483,6 @@ fn spread(pause: Duration, worker: &WorkerId) -> Duration {
     pause * (256 + sum % 256) / 512
 }
 
-/// Returns the folder of the workers that are placed on this machine.
-pub(crate) fn placed_root(state_dir: &Path) -> PathBuf {
-    state_dir.join("placed")
-}
-
 /// Returns the command socket of a worker. On another machine it is only for display.
 ///
 /// # Errors
@@ -527,16 +520,6 @@ pub(crate) fn log_path(setup: &DaemonSettings, placement: Option<&Placement>, wo
     match placement {
         None => setup.state_dir.join("runtimes").join(format!("{worker}.log")),
         Some(placement) => root_of(placement, setup).join(worker).join(PLACED_LOG),
-    }
-}
-
-/// Returns the folder of the placed workers. On another machine it is only for display.
-pub(super) fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
-    match &placement.engine {
-        Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
-        Engine::Slurm(slurm) => PathBuf::from(&slurm.folder),
-        Engine::Kubernetes(cluster) => PathBuf::from(&cluster.folder),
-        Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
     }
 }
 

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use subagent_protocol::data::workers::PendingPlace;
-use subagent_protocol::{Code, Error, Result};
-use tokio::task::JoinSet;
+use subagent_protocol::{Code, Error};
 
-use super::slot::PlaceWait;
+use super::slot::{EndedPlaces, PlaceWait};
 use super::{gone, placed};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::ended::WorkerPlaces;
@@ -15,38 +14,6 @@ use crate::supervisor::worker::actor::Actor;
 
 /// Longest delay before an engine is asked again.
 const LAST_PAUSE: Duration = Duration::from_secs(10);
-
-/// What was asked for, and what is proved.
-#[derive(Default)]
-pub(crate) struct PlaceEnds {
-    pub(crate) running: JoinSet<EndedPlaces>,
-    /// Whether no place of a runtime up to the newest one is left.
-    earlier: bool,
-    /// Whether the place of the next runtime was given up.
-    next: bool,
-}
-
-/// What an engine has answered.
-pub(crate) struct EndedPlaces {
-    which: WorkerPlaces,
-    /// The newest runtime at the time of the question.
-    newest: u64,
-    outcome: Result<()>,
-}
-
-impl PlaceEnds {
-    fn proof(&mut self, which: WorkerPlaces) -> &mut bool {
-        match which {
-            WorkerPlaces::Earlier => &mut self.earlier,
-            WorkerPlaces::Next => &mut self.next,
-        }
-    }
-
-    /// A runtime begins, with a place of its own.
-    pub(crate) fn forget(&mut self) {
-        (self.earlier, self.next) = (false, false);
-    }
-}
 
 /// Returns whether these places are proved to have ended. Otherwise that is asked for, and
 /// [`ended`] goes on.

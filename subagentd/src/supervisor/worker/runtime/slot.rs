@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::live::{
     LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
 };
-use super::place_ends::PlaceEnds;
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
+use crate::supervisor::runtimes::ended::WorkerPlaces;
 use crate::supervisor::runtimes::place::{RuntimeExit, RuntimePlace};
 use crate::supervisor::runtimes::queued::PlaceTurn;
 
@@ -258,6 +258,38 @@ impl PlaceWait {
         let pause = before.filter(|before| before.pending.reason == pending.reason);
         let pause = pause.map_or(Self::FIRST_PAUSE, |before| (before.pause * 2).min(Self::LAST_PAUSE));
         Self { pending, at: Instant::now() + pause, pause }
+    }
+}
+
+/// The ends of places that were asked for, and what is proved.
+#[derive(Default)]
+pub(crate) struct PlaceEnds {
+    pub(crate) running: JoinSet<EndedPlaces>,
+    /// Whether no place of a runtime up to the newest one is left.
+    earlier: bool,
+    /// Whether the place of the next runtime was given up.
+    next: bool,
+}
+
+/// What an engine has answered.
+pub(crate) struct EndedPlaces {
+    pub(super) which: WorkerPlaces,
+    /// The newest runtime at the time of the question.
+    pub(super) newest: u64,
+    pub(super) outcome: Result<()>,
+}
+
+impl PlaceEnds {
+    pub(super) fn proof(&mut self, which: WorkerPlaces) -> &mut bool {
+        match which {
+            WorkerPlaces::Earlier => &mut self.earlier,
+            WorkerPlaces::Next => &mut self.next,
+        }
+    }
+
+    /// A runtime begins, with a place of its own.
+    pub(crate) fn forget(&mut self) {
+        (self.earlier, self.next) = (false, false);
     }
 }
 
