@@ -25,7 +25,7 @@ const GRACE: u32 = 25;
 const LOG_LINES: u32 = 20;
 /// Global options of the client that the placement has keys for, or that would show a secret to all
 /// users of this machine.
-const REFUSED: [&str; 9] = [
+const REFUSED: [&str; 11] = [
     "--namespace",
     "--context",
     "--token",
@@ -35,6 +35,9 @@ const REFUSED: [&str; 9] = [
     "--output",
     "--dry-run",
     "--all-namespaces",
+    // They print what is sent: a template may have secrets.
+    "--v",
+    "--vmodule",
 ];
 /// How the client begins the API server's answer that there is no such thing.
 const NOT_FOUND: &str = "Error from server (NotFound): ";

@@ -63,6 +63,8 @@ pub(super) async fn write(
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(&identity)?)?;
         file.sync_all()?;
+        // The end of an earlier place of this number proves nothing about this one.
+        absent(fs::remove_file(ended(folder, number)))?;
         fs::rename(&new, &path)?;
         File::open(folder)?.sync_all()
     })
@@ -77,16 +79,23 @@ pub(super) async fn remove(carrier: &Carrier, worker: &WorkerId, number: u64) ->
     with_folder(carrier, worker, move |folder| fs::remove_file(path(folder, number))).await
 }
 
-/// The place of a runtime is proved to have ended.
+/// The place of a runtime is proved to have ended. Does nothing if another place of this number was asked
+/// for meanwhile.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, number: u64) -> Result<()> {
+pub(super) async fn end(
+    carrier: &Carrier,
+    worker: &WorkerId,
+    number: u64,
+    identity: &PlaceIdentity,
+) -> Result<()> {
+    let known = read(carrier, worker, number).await?;
+    if known.is_some_and(|known| known.identity.request != identity.request) {
+        return Ok(());
+    }
     with_folder(carrier, worker, move |folder| {
-        match fs::rename(path(folder, number), ended(folder, number)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            ended => ended,
-        }
+        absent(fs::rename(path(folder, number), ended(folder, number)))
     })
     .await
 }
@@ -119,6 +128,14 @@ pub(super) async fn numbers(carrier: &Carrier, worker: &WorkerId) -> Result<Vec<
         Ok(numbers)
     })
     .await
+}
+
+/// A file that does not exist is no error.
+fn absent(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 fn path(folder: &Path, number: u64) -> PathBuf {

@@ -4,10 +4,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use subagent_protocol::Result;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::engine::{PlaceQueue, PlaceStatus};
 use subagent_protocol::stream::{StreamControl, StreamDecoder, StreamMessage, StreamOpen};
+use subagent_protocol::{Code, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
@@ -62,9 +62,16 @@ pub(super) async fn end_all(
     worker: &WorkerId,
     ending: &PlaceEnding,
 ) -> Result<()> {
+    let is_proved_elsewhere = engine.shares_folder() && ending.which == WorkerPlaces::Earlier;
     for number in asked::numbers(carrier, worker).await? {
         if ending.which.includes(number, ending.newest, engine.shares_folder()) {
-            end(carrier, engine, (worker, number), Some(&ending.open)).await?;
+            match end(carrier, engine, (worker, number), Some(&ending.open)).await {
+                // The locks in the shared folder have proved the end of what ran there.
+                Err(error) if is_proved_elsewhere && error.code != Code::Fenced => {
+                    tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
+                }
+                ended => ended?,
+            }
         }
     }
     Ok(())
@@ -84,6 +91,7 @@ pub(super) async fn end(
     let name = carrier.place_name(worker, number);
     if engine.shares_folder() {
         if let Some(open) = open {
+            // A folder in which no command can be run serves no other daemon.
             serves(carrier.dial_here(worker), open).await?;
         }
         // It ends by itself soon after its runtime.
@@ -98,7 +106,7 @@ pub(super) async fn end(
         let status = look(carrier, engine, (worker, number), &mut asked.identity).await?;
         if status == PlaceStatus::Absent {
             match forgotten::proved(carrier, engine, worker, number).await {
-                Ok(_) => return asked::end(carrier, worker, number).await,
+                Ok(_) => return asked::end(carrier, worker, number, &asked.identity).await,
                 // Its creation may be on its way.
                 Err(_) if asked.identity.uid.is_none() && begun.elapsed() < ENDING_TIMEOUT => {}
                 Err(error) => return Err(error),
@@ -106,7 +114,10 @@ pub(super) async fn end(
         } else if let (false, Some(uid)) = (is_deleted, asked.identity.uid.as_deref()) {
             if let (PlaceStatus::Ready { handle }, Some(open)) = (&status, open) {
                 let dial = engine.exec(handle, &carrier.program(), &["dial", worker.as_str()]);
-                serves(carrier.client(dial), open).await?;
+                // One that is not in use ends by itself.
+                if serves(carrier.client(dial), open).await?.is_none() {
+                    return Err(unreachable("the place does not say whom it serves", ""));
+                }
             }
             let said = output(carrier, engine.end(&name, uid)).await?;
             // Then the next look says so.
@@ -116,7 +127,7 @@ pub(super) async fn end(
             }
         }
         if is_deleted && matches!(status, PlaceStatus::Gone { .. }) {
-            return asked::end(carrier, worker, number).await;
+            return asked::end(carrier, worker, number, &asked.identity).await;
         }
         if begun.elapsed() > ENDING_TIMEOUT {
             let state = status.state();
@@ -130,12 +141,15 @@ pub(super) async fn end(
     }
 }
 
-/// Asks the place behind this command whether it serves this daemon. One in which the command cannot be
-/// run is not in use by another daemon either.
+/// The place has answered, and serves this daemon.
+struct Serves;
+
+/// Asks the place behind this command whether it serves this daemon. `None` without an answer, as where
+/// the command cannot be run.
 ///
 /// # Errors
 /// `FENCED`, `PLACEMENT_UNREACHABLE`.
-async fn serves(mut dial: Command, open: &StreamOpen) -> Result<()> {
+async fn serves(mut dial: Command, open: &StreamOpen) -> Result<Option<Serves>> {
     let exchange = async {
         let dial = dial.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = dial.kill_on_drop(true).spawn().ok()?;
@@ -147,9 +161,9 @@ async fn serves(mut dial: Command, open: &StreamOpen) -> Result<()> {
         loop {
             match decoder.next_message().ok()? {
                 Some(StreamMessage::Control(StreamControl::Fenced { generation })) => {
-                    return Some(generation);
+                    return Some(Err(fenced(generation)));
                 }
-                Some(_) => return None,
+                Some(_) => return Some(Ok(Serves)),
                 None => {}
             }
             bytes.clear();
@@ -160,8 +174,7 @@ async fn serves(mut dial: Command, open: &StreamOpen) -> Result<()> {
         }
     };
     match timeout(SERVED_TIMEOUT, exchange).await {
-        Ok(Some(generation)) => Err(fenced(generation)),
-        Ok(None) => Ok(()),
+        Ok(answer) => answer.transpose(),
         Err(_) => Err(unreachable("the place does not say whom it serves", "")),
     }
 }

@@ -47,10 +47,10 @@ pub(super) async fn proved(
     match engine {
         PlaceQueue::Slurm(slurm) => forgotten_job(carrier, slurm, worker, number).await,
         PlaceQueue::Kubernetes(_) => {
-            if !asked::has_ended(carrier, worker, number).await? {
-                let asked = asked::read(carrier, worker, number).await?;
-                let asked = asked.ok_or_else(|| unreachable("the cluster of the pod is not known", ""))?;
-                proves_absence(&asked, &cluster(carrier, engine).await?)?;
+            match asked::read(carrier, worker, number).await? {
+                Some(asked) => proves_absence(&asked, &cluster(carrier, engine).await?)?,
+                None if asked::has_ended(carrier, worker, number).await? => {}
+                None => return Err(unreachable("the cluster of the pod is not known", "")),
             }
             let handle = carrier.place_name(worker, number);
             Ok(PlaceStatus::Gone { handle, state: DELETED.to_owned() })

@@ -86,6 +86,10 @@ pub(super) async fn ask(
     };
     match status {
         Ok(PlaceStatus::Ready { handle }) => Ok(PlaceTurn::Ready(handle)),
+        // It is asked for again when it has ended.
+        Ok(PlaceStatus::Held { state, .. }) if confirmed.is_none() && engine.is_ending(&state) => {
+            waits("", state)
+        }
         Ok(PlaceStatus::Waiting { handle, reason: state } | PlaceStatus::Held { handle, state }) => {
             waits(&handle, state)
         }

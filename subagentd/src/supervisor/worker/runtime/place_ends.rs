@@ -49,12 +49,8 @@ pub(crate) async fn ended(actor: &mut Actor, EndedPlaces { which, newest, outcom
             }
             gone::check_leftovers(actor).await;
         }
-        Err(error) => {
-            is_unproved(actor, &error);
-            if error.code == Code::Fenced {
-                actor.runtime.fenced = Some(error);
-            }
-        }
+        Err(error) if error.code == Code::Fenced => actor.runtime.fenced = Some(error),
+        Err(error) => is_unproved(actor, &error),
     }
 }
 

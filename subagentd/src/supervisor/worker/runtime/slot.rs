@@ -287,7 +287,7 @@ impl PlaceEnds {
         }
     }
 
-    /// A runtime begins, with a place of its own.
+    /// A place is asked for, or a runtime begins.
     pub(crate) fn forget(&mut self) {
         (self.earlier, self.next) = (false, false);
     }

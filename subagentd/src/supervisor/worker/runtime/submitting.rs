@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::placement::{Placement, SubmitFailure};
 use subagent_protocol::{Code, Error, Result};
 
@@ -10,6 +11,7 @@ use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
 use super::slot::PlaceWait;
 use super::{connection, gone, placed};
+use crate::supervisor::entropy;
 use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
 use crate::supervisor::runtimes::queued::PlaceTurn;
 use crate::supervisor::shared::LiveToken;
@@ -92,7 +94,21 @@ fn is_queued(actor: &mut Actor) -> Result<bool> {
             let Some(question) = runtime.place.question(at, waited) else {
                 return Ok(false);
             };
-            if runtime.asking.is_empty() {
+            if !runtime.ends.running.is_empty() {
+                // The end of a place that was given up is on its way.
+                let before = runtime.waits.take();
+                let pending = before.as_ref().map_or_else(
+                    || PendingPlace {
+                        since: entropy::now(),
+                        engine: runtime.place.queue_kind().unwrap_or_default().to_owned(),
+                        handle: String::new(),
+                        reason: "an earlier place is being ended".to_owned(),
+                    },
+                    |wait| wait.pending.clone(),
+                );
+                runtime.waits = Some(PlaceWait::after(before.as_ref(), pending));
+            } else if runtime.asking.is_empty() {
+                runtime.ends.forget();
                 runtime.asking.spawn(question);
             }
         }
