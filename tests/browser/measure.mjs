@@ -68,16 +68,19 @@ const measures = {
     await page.evaluate(() => {
       const seen = (globalThis.seen = []);
       const items = document.querySelector('panel-worker');
-      new MutationObserver(() => requestAnimationFrame(() => {
-        // A task behind the frame runs when it was painted.
-        const { port1, port2 } = new MessageChannel();
-        port2.onmessage = () => {
-          const text = [...document.querySelectorAll('panel-item.agent')].at(-1)?.textContent || '';
-          const stamp = text.slice(text.lastIndexOf('at ')).match(/^at (\d+)/)?.[1];
-          if (stamp && seen.at(-1)?.[0] !== stamp) seen.push([stamp, performance.now()]);
-        };
-        port1.postMessage(null);
-      })).observe(items, { subtree: true, childList: true, characterData: true });
+      new MutationObserver(() => {
+        const changed = performance.now();
+        requestAnimationFrame(() => {
+          // A task behind the frame runs when it was painted.
+          const { port1, port2 } = new MessageChannel();
+          port2.onmessage = () => {
+            const text = [...document.querySelectorAll('panel-item.agent')].at(-1)?.textContent || '';
+            const stamp = text.slice(text.lastIndexOf('at ')).match(/^at (\d+)/)?.[1];
+            if (stamp && seen.at(-1)?.[0] !== stamp) seen.push([stamp, changed, performance.now()]);
+          };
+          port1.postMessage(null);
+        });
+      }).observe(items, { subtree: true, childList: true, characterData: true });
     });
     say('ready');
     await page.waitForFunction((count) => globalThis.seen.length >= count, Number(number));
@@ -101,7 +104,11 @@ const measures = {
       };
       step();
     }), Number(number));
-    return { own, pixel: seen.map(([stamp, at]) => at + clock.offset - Number(BigInt(stamp) / 1000n) / 1000), clock: [clock.trip / 2] };
+    const since = (/** @type {string} */ stamp, /** @type {number} */ at) => at + clock.offset - Number(BigInt(stamp) / 1000n) / 1000;
+    return {
+      own, clock: [clock.trip / 2],
+      changed: seen.map(([stamp, changed]) => since(stamp, changed)), pixel: seen.map(([stamp, , at]) => since(stamp, at)),
+    };
   },
 
   /** From the click on a worker to the end of its long story on the screen. */

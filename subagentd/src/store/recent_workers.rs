@@ -7,8 +7,8 @@ use super::rows::RowId;
 
 /// Number of stored batches of records that are remembered.
 const REMEMBERED: usize = 16;
-/// Age after which they are ignored.
-const PERIOD: Duration = Duration::from_millis(8);
+/// Age after which they are ignored. Longer than the time between two commits.
+const PERIOD: Duration = Duration::from_millis(32);
 /// Minimum number of workers that count as many.
 const MANY: usize = 4;
 
@@ -49,6 +49,6 @@ mod tests {
             recent.add(RowId(worker), at(20));
         }
         assert!(recent.are_many(at(21)));
-        assert!(!recent.are_many(at(28)), "too long ago");
+        assert!(!recent.are_many(at(52)), "too long ago");
     }
 }

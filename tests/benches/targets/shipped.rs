@@ -19,10 +19,12 @@ pub(crate) fn build() {
         .args(["--bins", "--package", "subagent-fault-fs", "--lib", "--target-dir"])
         .arg(built.parent().expect("a folder of cargo"))
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace"));
-    // Cargo's variables about this package must not select another build.
+    // Cargo's variables about this package must not select another build: build scripts run again
+    // when one of these changes.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_BIN_", "CARGO_MANIFEST_"].iter().any(|prefix| text.starts_with(prefix)) {
+        let is_own = |prefix: &&str| text.starts_with(prefix);
+        if ["CARGO_PKG_", "CARGO_BIN_", "CARGO_MANIFEST_", "OUT_DIR"].iter().any(is_own) {
             cargo.env_remove(&name);
         }
     }

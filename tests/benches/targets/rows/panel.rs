@@ -90,6 +90,11 @@ pub(crate) fn pixel(bench: &Bench) -> Row {
     let mut times = numbers(&found, "pixel");
     row.figure("13 events/s, each until it is painted", Unit::Millis, &times);
     row.figure(
+        "the same until the page has changed; the rest is the browser's next frame",
+        Unit::Millis,
+        &numbers(&found, "changed"),
+    );
+    row.figure(
         "a change that the page makes itself, until it is painted",
         Unit::Millis,
         &numbers(&found, "own"),
