@@ -159,7 +159,7 @@ impl Supervisor {
     /// # Errors
     /// `STOP_INCOMPLETE` if a worker could not be stopped. The daemon's parts have ended anyway.
     pub(crate) async fn shutdown(&self, stop_workers: bool) -> Result<()> {
-        let stopped = if stop_workers { start::stop_all(self).await } else { Ok(()) };
+        let stopped = if stop_workers { start::stop::stop_all(self).await } else { Ok(()) };
         self.shared.ending.send_replace(true);
         self.shared.store.close().await;
         // Nothing is stored any more, so remaining environment files belong to no live worker.

@@ -159,7 +159,10 @@ pub(in crate::api) async fn stop(
     Owner(caller): Owner,
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerStopped> {
-    Ok(TypedReply("worker.stopped", supervisor::start::stop_worker(&api.supervisor, caller, &worker).await?))
+    Ok(TypedReply(
+        "worker.stopped",
+        supervisor::start::stop::stop_worker(&api.supervisor, caller, &worker).await?,
+    ))
 }
 
 /// Changes options of a living worker, such as its model.

@@ -17,7 +17,7 @@ use crate::store::{
     Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, requests, retention, workers,
 };
 use crate::supervisor::orders::read_response;
-use crate::supervisor::start::stop_with;
+use crate::supervisor::start::stop::stop_with;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 /// Minimum age of deleted idempotency keys. A request repeated after a lost connection must find

@@ -12,30 +12,23 @@ pub(crate) mod sandbox;
 pub(crate) mod scheduled;
 pub(crate) mod session_in_use;
 pub(crate) mod spec;
+pub(crate) mod stop;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use subagent_core::model::{LifecycleState, Worker, WorkerInput};
-use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd, WorktreeView};
+use subagent_core::model::{LifecycleState, Worker};
+use subagent_protocol::api::{StartWorker, WorkerView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
-use super::orders::RequestTarget;
 use super::questions::answer_time::check_answer_time;
-use super::runtimes::{carrier, locks, stray_processes};
+use super::runtimes::carrier;
 use super::turns::options;
-use super::worker::{ActorHandle, Also, Snapshot};
+use super::worker::Snapshot;
 use super::{ApiCaller, Supervisor, controllers, entropy, policy, worktrees};
-use crate::store::{
-    Durability, Execution, NewName, NewWorker, OwnerCheck, WorkerRow, accounts, requests, workers,
-};
+use crate::store::{Durability, Execution, NewName, NewWorker, accounts, requests, workers};
 use crate::supervisor::views::started_view;
-use crate::supervisor::worktrees::lookup::{plan_worktree, worktree_end};
-
-/// Time after which a stop checks the lock files: something that is not a lock may be at their
-/// path.
-const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
+use crate::supervisor::worktrees::lookup::plan_worktree;
 
 /// Maximum length of a session id in bytes, as a runtime accepts it from an agent.
 const MAX_SESSION_BYTES: usize = 4096;
@@ -180,146 +173,6 @@ async fn started(supervisor: &Supervisor, worker_id: &str) -> Result<WorkerView>
     started_view(supervisor, &row).await
 }
 
-/// Stops a worker permanently and waits until none of its processes is left.
-///
-/// # Errors
-/// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
-/// not end in time; the guard keeps trying. `STORAGE_ERROR` for a worker that is set aside.
-pub(crate) async fn stop_worker(
-    supervisor: &Supervisor,
-    caller: ApiCaller,
-    worker: &str,
-) -> Result<WorkerStopped> {
-    let row = supervisor.row(worker).await?;
-    let (owner, key) = supervisor.guarded(caller, &format!("stop {worker}"), &())?;
-    match supervisor.reach(&row, &owner, &key).await {
-        Ok(RequestTarget::Live(handle)) => stop(supervisor, &handle, Some(owner), key).await,
-        Ok(RequestTarget::Replayed(_)) => past_stop(supervisor, row).await,
-        Err(error) if error.code == Code::WorkerStopped => past_stop(supervisor, row).await,
-        Err(error) => Err(error),
-    }
-}
-
-async fn past_stop(supervisor: &Supervisor, row: WorkerRow) -> Result<WorkerStopped> {
-    let before =
-        crate::supervisor::worktrees::lookup::worktree_of(supervisor, row.worker_id.as_str()).await?;
-    let worktree = worktree_end(supervisor, row.worker_id.as_str(), before).await?;
-    Ok(worker_stopped(row, worktree))
-}
-
-/// Stops a worker for its owner, or, with `None`, for the daemon.
-async fn stop(
-    supervisor: &Supervisor,
-    handle: &ActorHandle,
-    owner: Option<OwnerCheck>,
-    key: Option<(String, String)>,
-) -> Result<WorkerStopped> {
-    stop_with(supervisor, handle, owner, key, WorkerInput::Stop, None).await
-}
-
-/// Stops a worker with this input, and with another check or change in the same transaction.
-pub(super) async fn stop_with(
-    supervisor: &Supervisor,
-    handle: &ActorHandle,
-    owner: Option<OwnerCheck>,
-    key: Option<(String, String)>,
-    input: WorkerInput,
-    also: Option<Also>,
-) -> Result<WorkerStopped> {
-    let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-    let worker = handle.worker_id.as_str();
-    let worktree = crate::supervisor::worktrees::lookup::worktree_of(supervisor, worker).await?;
-    supervisor.order_also(handle, owner, key, input, respond, None, also).await?;
-    stopped(supervisor, handle, worktree.as_ref()).await?;
-    let row = supervisor.row(worker).await?;
-    if row.state != "stopped" {
-        // The actor reports the stop only after its commit, so another process has changed the
-        // row.
-        return Err(Error::new(Code::Internal, "the worker has ended, but it is not stored as stopped")
-            .with("workerId", worker)
-            .with("state", row.state.as_str()));
-    }
-    let worktree = worktree_end(supervisor, worker, worktree).await?;
-    Ok(worker_stopped(row, worktree))
-}
-
-async fn stopped(
-    supervisor: &Supervisor,
-    handle: &ActorHandle,
-    worktree: Option<&WorktreeView>,
-) -> Result<()> {
-    let mut snapshots = handle.follow();
-    let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == LifecycleState::Stopped;
-    let begun = tokio::time::Instant::now();
-    if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
-        // Without these locks, the end of all processes cannot be proved.
-        let directory = supervisor.shared.setup.state_dir.join("runtimes").join(handle.worker_id.as_str());
-        for name in [locks::RUNTIME, locks::GUARD] {
-            locks::check(&directory, name)?;
-        }
-    }
-    let stopped = snapshots.wait_for(is_stopped);
-    match tokio::time::timeout_at(begun + spec::STOP_TIMEOUT, stopped).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => Ok(()),
-        Ok(Err(_)) => Err(supervisor.abandoned()),
-        Err(_) => {
-            if let Some(unreachable) = handle.snapshot.borrow().unreachable.clone() {
-                let message = "the worker's place does not answer, so it is unknown what runs there; \
-                               the stop is stored and goes on when the place answers";
-                return Err(Error::new(Code::StopIncomplete, message)
-                    .retryable()
-                    .with("workerId", handle.worker_id.as_str())
-                    .with("unreachable", serde_json::json!(unreachable))
-                    .recommend("repair the connection; repeat the command to wait longer"));
-            }
-            if let Some(pending) = handle.snapshot.borrow().pending.clone() {
-                return Err(placed::is_queued(handle.worker_id.as_str(), &pending));
-            }
-            let guards = supervisor.shared.guards();
-            let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
-            if let (None, Some(worktree)) = (guard, worktree) {
-                let message = "the worker has ended; its worktree is still being removed";
-                return Err(Error::new(Code::WorktreeBusy, message)
-                    .retryable()
-                    .with("workerId", handle.worker_id.as_str())
-                    .with("worktree", worktree.name.as_str())
-                    .with("reason", "removing")
-                    .recommend("repeat the command to wait longer"));
-            }
-            // A pid of another machine says nothing here.
-            let local = guard.filter(|_| handle.placement.is_none());
-            let left = local.map(|(_, guard)| stray_processes::below(guard.pid)).unwrap_or_default();
-            Err(Error::new(
-                Code::StopIncomplete,
-                "not all processes of the worker have ended yet; they are being killed again and again",
-            )
-            .retryable()
-            .with("workerId", handle.worker_id.as_str())
-            .with("pids", left)
-            .recommend("look at these processes (of another user?); repeat the command to wait longer"))
-        }
-    }
-}
-
-/// Stops all workers concurrently. They belong to several owners, so no handle is required.
-pub(super) async fn stop_all(supervisor: &Supervisor) -> Result<()> {
-    let stops = supervisor.shared.last_workers().await?.into_iter().map(|row| {
-        let this = supervisor.clone();
-        tokio::spawn(async move {
-            // One that is set aside is logged as such.
-            let Ok(handle) = this.roster.adopted(&this.shared, &row).await else { return Ok(()) };
-            stop(&this, &handle, None, None).await.map(drop)
-        })
-    });
-    let mut first = Ok(());
-    for stop in stops.collect::<Vec<_>>() {
-        let result = stop.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())));
-        first = first.and(result);
-    }
-    first
-}
-
 pub(super) fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
     request.tags.check()?;
@@ -362,17 +215,6 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-fn worker_stopped(row: WorkerRow, worktree: Option<WorktreeEnd>) -> WorkerStopped {
-    WorkerStopped {
-        worktree,
-        worker_id: row.worker_id,
-        controller_id: row.controller_id,
-        state: subagent_protocol::state::WorkerState::Stopped,
-        stopped_at: row.stopped_at.unwrap_or(row.updated_at),
-        updated_at: row.updated_at,
-    }
-}
-
 /// Adds to the error of a failed start how to remove the worker, which still exists.
 fn names_removal(error: Error, worker: &str) -> Error {
     let remove = format!("`subagent worker rm --force {worker}` removes the worker.");
@@ -386,6 +228,7 @@ fn names_removal(error: Error, worker: &str) -> Error {
 pub(super) mod tests {
     use std::future::Future as _;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     use subagent_protocol::api::LauncherSpec;
     use subagent_protocol::bytes64::Bytes64;
@@ -394,6 +237,7 @@ pub(super) mod tests {
     use super::*;
     use crate::supervisor::start::environment::AgentEnvironment;
     use crate::supervisor::start::spec::Spec;
+    use crate::supervisor::start::stop::stop_worker;
     use crate::supervisor::testing::{caller, choice, folder, init, own_process, setup};
 
     pub(in crate::supervisor) fn request(dir: &std::path::Path) -> StartWorker {

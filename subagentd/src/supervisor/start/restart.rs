@@ -20,7 +20,7 @@ use crate::supervisor::{ApiCaller, Supervisor};
 /// # Errors
 /// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
 /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`, `INVALID_WORKER_STATE` if a
-/// duplicate is accepted and the place answers; then those of the agent's start.
+/// duplicate is accepted and the place answers, `FENCED`; then those of the agent's start.
 pub(crate) async fn restart_worker(
     supervisor: &Supervisor,
     caller: ApiCaller,
@@ -50,8 +50,9 @@ pub(crate) async fn restart_worker(
                     _ => error,
                 })?;
             let mut snapshots = handle.follow();
-            let over =
-                snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
+            let over = snapshots.wait_for(|snapshot| {
+                snapshot.fenced.is_some() || (snapshot.settled && snapshot.worker.restart == Restart::None)
+            });
             let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;
             let snapshot = match tokio::time::timeout(limit, over).await {
                 Ok(Ok(snapshot)) => snapshot.clone(),
@@ -62,6 +63,9 @@ pub(crate) async fn restart_worker(
                     return Err(error.with("workerId", worker));
                 }
             };
+            if let Some(error) = &snapshot.fenced {
+                return Err(error.clone().with("workerId", worker));
+            }
             restarted(supervisor, &row, since(&response), Some(&snapshot)).await
         }
     }

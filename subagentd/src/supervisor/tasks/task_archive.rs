@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Result};
 
 use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, retention, tasks};
 use crate::supervisor::orders::RequestTarget;
-use crate::supervisor::start::stop_with;
+use crate::supervisor::start::stop::stop_with;
 use crate::supervisor::worker::Also;
 use crate::supervisor::{Supervisor, entropy};
 

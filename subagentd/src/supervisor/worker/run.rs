@@ -29,7 +29,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
     }
     recovery::recover(actor).await;
     loop {
-        if let Some(error) = actor.runtime.fenced.take() {
+        if let Some(error) = actor.runtime.fenced.clone() {
             return fenced::rest(actor, error, &mut ending).await;
         }
         while let Some(action) = actor.todo.pop_front() {

@@ -41,6 +41,8 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) unresponsive: bool,
     /// Since when its place does not answer.
     pub(in crate::supervisor) unreachable: Option<UnreachableState>,
+    /// Why this daemon may change nothing at the place.
+    pub(in crate::supervisor) fenced: Option<Error>,
     /// What the next runtime waits for in an engine's queue.
     pub(in crate::supervisor) pending: Option<PendingPlace>,
     /// Version of the live runtime, after its hello.
@@ -80,6 +82,7 @@ impl Snapshot {
             revival: runtime.revivals.last.clone(),
             unresponsive: live.is_some_and(|live| live.unresponsive),
             unreachable: live.and_then(|live| live.reach.unreachable()),
+            fenced: runtime.fenced.clone(),
             pending: runtime.waits.as_ref().map(|wait| wait.pending.clone()),
             runtime_version: live.and_then(|live| live.version.clone()),
             cursor: journal.cursor,
