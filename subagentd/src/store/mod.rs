@@ -26,6 +26,7 @@ pub(crate) mod turns;
 mod tx;
 pub(crate) mod workers;
 pub(crate) mod worktrees;
+mod write_queue;
 mod writer;
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::error::StoreError;
 use super::events::words::MESSAGE_TYPES;
 use super::recent_workers::RecentWorkers;
 use super::tx::{Notices, Tx};
+use super::write_queue::{Taken, WriteQueue};
 
 /// Maximum size of a transaction in events.
 const BATCH_WEIGHT: usize = 256;
@@ -72,7 +73,7 @@ struct WriteJob {
 }
 
 pub(super) struct Writer {
-    work: Mutex<Option<mpsc::Sender<WriterWork>>>,
+    queue: Arc<WriteQueue<WriterWork>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     newest_task_event: watch::Sender<i64>,
     asked: watch::Sender<i64>,
@@ -104,9 +105,10 @@ impl Writer {
             Ok(())
         };
         connection.wal_hook(Some(count)).map_err(StoreError::from)?;
-        let (work, inbox) = mpsc::channel();
+        let queue = Arc::new(WriteQueue::new());
         let (newest_task_event, asked) = (watch::Sender::new(0), watch::Sender::new(0));
         let mut state = WriterState {
+            queue: Arc::clone(&queue),
             connection,
             wal_pages,
             wrote,
@@ -122,9 +124,9 @@ impl Writer {
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || state.run(&inbox))
+            .spawn(move || state.run())
             .map_err(|error| StoreError::Reader(error.to_string()))?;
-        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), newest_task_event, asked })
+        Ok(Self { queue, thread: Mutex::new(Some(thread)), newest_task_event, asked })
     }
 
     pub(super) fn newest_task_event(&self) -> watch::Receiver<i64> {
@@ -182,22 +184,25 @@ impl Writer {
     }
 
     fn hand_over(&self, work: WriterWork) -> Result<()> {
-        let sender = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = sender.as_ref().ok_or(StoreError::Closed)?;
-        Ok(sender.send(work).map_err(|_| StoreError::Closed)?)
+        let (weight, urgent) = match &work {
+            WriterWork::Job(job) => (job.weight, job.durability == Durability::Full),
+            WriterWork::Chore(_) => (0, false),
+        };
+        Ok(self.queue.push(work, weight, urgent).map_err(|_| StoreError::Closed)?)
     }
 
     pub(super) async fn close(&self) {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // The thread ends when its inbox is empty; every job is bounded.
+            // The thread ends when its queue is empty; every job is bounded.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
 }
 
 struct WriterState {
+    queue: Arc<WriteQueue<WriterWork>>,
     connection: Connection,
     /// Pages in the WAL after the last commit, since its last reset.
     wal_pages: Arc<AtomicI32>,
@@ -221,29 +226,32 @@ struct WriterState {
     chores: VecDeque<Chore>,
 }
 
+impl Drop for WriterState {
+    fn drop(&mut self) {
+        // Without the thread, also after a panic, no caller may wait.
+        self.queue.abandon();
+    }
+}
+
 impl WriterState {
-    fn run(&mut self, inbox: &mpsc::Receiver<WriterWork>) {
+    fn run(&mut self) {
         loop {
             let wait = match self.unsynced {
                 _ if !self.chores.is_empty() => Some(Duration::ZERO),
                 None => None,
                 Some(since) => Some(SYNC_AFTER.saturating_sub(since.elapsed())),
             };
-            let first = match wait {
-                None => inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-                Some(wait) => inbox.recv_timeout(wait),
-            };
-            match first {
-                Ok(WriterWork::Job(job)) => {
-                    let idle = self.batch(job, inbox);
+            match self.queue.take(wait) {
+                Taken::Work(WriterWork::Job(job)) => {
+                    let idle = self.batch(job);
                     self.checkpoint(idle);
                     // Chores make progress even under constant load.
                     self.chore();
                 }
-                Ok(WriterWork::Chore(chore)) => self.chores.push_back(chore),
-                Err(mpsc::RecvTimeoutError::Timeout) if self.is_overdue() => self.sync(),
-                Err(mpsc::RecvTimeoutError::Timeout) => self.chore(),
-                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Taken::Work(WriterWork::Chore(chore)) => self.chores.push_back(chore),
+                Taken::Late if self.is_overdue() => self.sync(),
+                Taken::Late => self.chore(),
+                Taken::Closed => break,
             }
         }
         self.chores.clear();
@@ -259,21 +267,20 @@ impl WriterState {
     }
 
     /// Commits `first` and all waiting jobs up to the limit. Returns whether no job is waiting.
-    fn batch(&mut self, first: WriteJob, inbox: &mpsc::Receiver<WriterWork>) -> bool {
+    fn batch(&mut self, first: WriteJob) -> bool {
         let mut weight = first.weight;
         let mut durability = first.durability;
         let mut jobs = VecDeque::from([first]);
         let mut idle = false;
         while weight < BATCH_WEIGHT {
-            let next = inbox.try_recv().or_else(|_| inbox.recv_timeout(self.pause(durability)));
-            match next {
-                Ok(WriterWork::Chore(chore)) => self.chores.push_back(chore),
-                Ok(WriterWork::Job(job)) => {
+            match self.queue.take_more(self.pause(durability), BATCH_WEIGHT - weight) {
+                Some(WriterWork::Chore(chore)) => self.chores.push_back(chore),
+                Some(WriterWork::Job(job)) => {
                     weight += job.weight;
                     durability = durability.max(job.durability);
                     jobs.push_back(job);
                 }
-                Err(_) => {
+                None => {
                     idle = true;
                     break;
                 }
