@@ -228,6 +228,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
         // The worker's spending stays included in the accounts above it.
         rows::execute(connection, "DELETE FROM accounts WHERE scope = 'worker' AND key = ?1", [worker.0])?;
         rows::execute(connection, "DELETE FROM hook_cursors WHERE worker = ?1", [worker.0])?;
+        rows::execute(connection, "DELETE FROM journal_cursors WHERE worker = ?1", [worker.0])?;
         tasks::delete(connection, worker)?;
         let sql = "DELETE FROM workers WHERE id = ?1 AND removed_at IS NOT NULL";
         rows::execute(connection, sql, [worker.0])?;

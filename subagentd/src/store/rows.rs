@@ -214,9 +214,13 @@ pub(crate) struct WorkerRow {
 /// Stored words for the hibernation states: none, wanted, begun.
 pub(super) const HIBERNATION: [&str; 3] = ["none", "wanted", "begun"];
 
+/// The tables of [`WORKER_COLUMNS`].
+pub(super) const WORKER_TABLES: &str =
+    "workers w JOIN controllers c ON c.id = w.controller JOIN journal_cursors j ON j.worker = w.id";
+
 pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.controller_id, w.label, w.launcher, \
      w.role, w.cwd, w.spec, w.state, w.desired, w.placeholder, w.session_id, w.incarnation, w.boot_id, \
-     w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, w.segment, w.offset, w.number, \
+     w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, j.segment, j.offset, j.number, \
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
      w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \

@@ -83,7 +83,7 @@ impl Tx<'_> {
     /// `STORAGE_ERROR`, also if the stored position differs. Together with the cursor, updated in
     /// the same transaction, this prevents storing a record twice.
     pub(crate) fn begin_records(&mut self, worker: RowId, number: u64) -> Result<()> {
-        let sql = "SELECT number FROM workers WHERE id = ?1";
+        let sql = "SELECT number FROM journal_cursors WHERE worker = ?1";
         let stored: i64 = rows::one(self.connection, sql, [worker.0], |row| row.get(0))?;
         if stored != signed(number) {
             let what = format!("the records up to {stored} were taken, and then those behind {number}");

@@ -42,13 +42,8 @@ pub(super) enum Taken<T> {
 
 impl<T> WriteQueue<T> {
     pub(super) fn new() -> Self {
-        let state = QueueState {
-            waiting: VecDeque::new(),
-            weight: 0,
-            urgent: false,
-            wakes_at: NONE,
-            closed: false,
-        };
+        let state =
+            QueueState { waiting: VecDeque::new(), weight: 0, urgent: false, wakes_at: NONE, closed: false };
         Self { state: Mutex::new(state), is_wanted: Condvar::new() }
     }
 

@@ -12,8 +12,8 @@ use super::rows::rows;
 
 /// The shown columns: never a payload, which may be long.
 const TABLES: [&str; 4] = [
-    "SELECT worker_id, state, desired, incarnation, runtime_pid, last_turn, segment, offset, number, last_error
-     FROM workers",
+    "SELECT w.worker_id, w.state, w.desired, w.incarnation, w.runtime_pid, w.last_turn, j.segment, j.offset, j.number,
+       w.last_error FROM workers w JOIN journal_cursors j ON j.worker = w.id",
     "SELECT w.worker_id, t.no, t.turn_id, t.status, t.dispatched, t.cancel_reason, t.cancel_requested
      FROM turns t JOIN workers w ON w.id = t.worker ORDER BY t.id DESC LIMIT 10",
     "SELECT request_id, status, option_id, by_cancel, asked_seq, decided_seq FROM approvals ORDER BY id DESC LIMIT 10",

@@ -19,7 +19,10 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     let stored = stored.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
     let stored: HashMap<(i64, i64), i64> = stored.collect::<rusqlite::Result<_>>()?;
     let stored = Stored { database, seqs: stored };
-    let mut workers = database.prepare("SELECT id, worker_id, number, expired_number + 1 FROM workers")?;
+    let mut workers = database.prepare(
+        "SELECT w.id, w.worker_id, j.number, w.expired_number + 1
+         FROM workers w JOIN journal_cursors j ON j.worker = w.id",
+    )?;
     let workers = workers.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     for worker in workers {
         let (id, worker_id, cursor, first): (i64, String, i64, i64) = worker?;

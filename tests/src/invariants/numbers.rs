@@ -12,9 +12,10 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
     let mut violations = none_of(
         database,
         "the records of a worker are not 1, 2, 3, ... up to its cursor",
-        "SELECT w.worker_id, w.number AS cursor, count(e.number) AS stored, min(e.number) AS first,
+        "SELECT w.worker_id, j.number AS cursor, count(e.number) AS stored, min(e.number) AS first,
                 max(e.number) AS last, count(DISTINCT e.number) AS different, w.expired_number
-         FROM workers w LEFT JOIN events e ON e.worker = w.id AND e.number IS NOT NULL GROUP BY w.id
+         FROM workers w JOIN journal_cursors j ON j.worker = w.id
+         LEFT JOIN events e ON e.worker = w.id AND e.number IS NOT NULL GROUP BY w.id
          HAVING CASE w.expired_seq
              WHEN 0 THEN stored <> cursor OR different <> cursor OR coalesce(first, 1) <> 1
                   OR coalesce(last, 0) <> cursor

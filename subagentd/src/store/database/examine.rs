@@ -10,7 +10,7 @@ use subagent_protocol::api::ExaminedDatabase;
 use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
-use crate::store::rows::{self, RowId, WORKER_COLUMNS, WorkerRow};
+use crate::store::rows::{self, RowId, WORKER_COLUMNS, WORKER_TABLES, WorkerRow};
 use crate::store::{Store, open_for_reading};
 
 /// Maximum number of reported problems: one damaged page can cause thousands.
@@ -134,7 +134,7 @@ fn foreign_keys(connection: &Connection, found: &mut ExaminedDatabase) -> rusqli
 }
 
 fn readable_workers(connection: &Connection, found: &mut ExaminedDatabase) -> rusqlite::Result<()> {
-    let sql = format!("SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller");
+    let sql = format!("SELECT {WORKER_COLUMNS} FROM {WORKER_TABLES}");
     let mut statement = connection.prepare(&sql)?;
     for row in statement.query_map([], WorkerRow::read)? {
         match row {

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/013.sql"),
     include_str!("schema/014.sql"),
     include_str!("schema/015.sql"),
+    include_str!("schema/016.sql"),
 ];
 
 pub(in crate::store) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

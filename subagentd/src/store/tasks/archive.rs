@@ -7,7 +7,7 @@ use subagent_protocol::delegation::TTL_HOURS;
 use subagent_protocol::time::Timestamp;
 
 use crate::store::WorkerRow;
-use crate::store::rows::{self, WORKER_COLUMNS};
+use crate::store::rows::{self, WORKER_COLUMNS, WORKER_TABLES};
 use crate::store::tx::Tx;
 
 const HOUR: i64 = 3_600_000;
@@ -49,7 +49,7 @@ pub(crate) fn any_over(connection: &Connection, now: Timestamp) -> Result<bool> 
 /// Returns the workers of ended and archived tasks that are still to be stopped.
 pub(crate) fn to_stop(connection: &Connection) -> Result<Vec<WorkerRow>> {
     let sql = format!(
-        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+        "SELECT {WORKER_COLUMNS} FROM {WORKER_TABLES}
            JOIN tasks t ON t.worker = w.id
          WHERE t.archived_at IS NOT NULL AND t.outcome IS NOT NULL AND w.desired = 'run' AND w.removed_at IS NULL"
     );

@@ -18,7 +18,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::error::StoreError;
-use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
+use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WORKER_TABLES, WorkerRow};
 use super::turns::queue;
 use super::tx::{Tx, signed};
 
@@ -53,6 +53,7 @@ pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<
             placement,
         ],
     )?;
+    tx.execute("INSERT INTO journal_cursors (worker) VALUES (?1)", [id.0])?;
     Ok(id)
 }
 
@@ -88,18 +89,16 @@ pub(crate) fn update(tx: &Tx<'_>, id: RowId, worker: &Worker, cursor: Cursor, no
         Hibernation::Begun => (rows::HIBERNATION[2], 0),
     };
     tx.execute(
-        "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
-                stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END,
-                hibernation = ?10, idle_seconds = ?11,
-                hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END, queue_pause = ?12, parked_until = ?13, backoffs = ?14
+        "UPDATE workers SET state = ?2, last_turn = ?3, updated_at = ?4, restart = ?5,
+                stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?6 THEN coalesce(stopped_at, ?4) END,
+                hibernation = ?7, idle_seconds = ?8,
+                hibernated_at = CASE WHEN ?7 = 'begun' THEN coalesce(hibernated_at, ?4) END,
+                queue_pause = ?9, parked_until = ?10, backoffs = ?11
          WHERE id = ?1",
         params![
             id.0,
             state_word(&worker.state),
             signed(worker.last_turn),
-            signed(cursor.segment),
-            signed(cursor.offset),
-            signed(cursor.number),
             now.0,
             restart_word(worker.restart),
             subagent_failpoint::sabotaged("store.forget_stopped_at"),
@@ -110,13 +109,13 @@ pub(crate) fn update(tx: &Tx<'_>, id: RowId, worker: &Worker, cursor: Cursor, no
             worker.parking.backoffs,
         ],
     )?;
-    Ok(())
+    update_cursor(tx, id, cursor)
 }
 
 /// Stores the journal position.
 pub(crate) fn update_cursor(tx: &Tx<'_>, id: RowId, cursor: Cursor) -> Result<()> {
     tx.execute(
-        "UPDATE workers SET segment = ?2, offset = ?3, number = ?4 WHERE id = ?1",
+        "UPDATE journal_cursors SET segment = ?2, offset = ?3, number = ?4 WHERE worker = ?1",
         params![id.0, signed(cursor.segment), signed(cursor.offset), signed(cursor.number)],
     )?;
     Ok(())
@@ -220,7 +219,7 @@ pub(crate) fn update_restore_failures(tx: &Tx<'_>, id: RowId, failures: &[String
 /// `STORAGE_ERROR`. An unreadable row is skipped and logged, so that it does not hide the others.
 pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Result<Vec<WorkerRow>> {
     let sql = format!(
-        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+        "SELECT {WORKER_COLUMNS} FROM {WORKER_TABLES}
          WHERE w.removed_at IS NULL AND (?1 IS NULL OR c.controller_id = ?1) ORDER BY w.created_at DESC, w.worker_id DESC"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -241,7 +240,7 @@ pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Resu
 /// Finds a worker by its public id; `None` also for a removed one.
 pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<WorkerRow>> {
     let sql = format!(
-        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+        "SELECT {WORKER_COLUMNS} FROM {WORKER_TABLES}
          WHERE w.worker_id = ?1 AND w.removed_at IS NULL"
     );
     rows::optional(connection, &sql, [worker_id], WorkerRow::read)
@@ -250,7 +249,7 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
 /// Finds a worker by its key; `None` also for a removed one.
 pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerRow>> {
     let sql = format!(
-        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+        "SELECT {WORKER_COLUMNS} FROM {WORKER_TABLES}
          WHERE w.id = ?1 AND w.removed_at IS NULL"
     );
     rows::optional(connection, &sql, [id.0], WorkerRow::read)

@@ -108,7 +108,12 @@ pub(super) fn settle(
     )?;
     for worker_id in to_look_at {
         connection.execute(
-            "UPDATE workers SET may_live = 1, segment = max(segment, 1) WHERE worker_id = ?1 AND state <> 'stopped'",
+            "UPDATE workers SET may_live = 1 WHERE worker_id = ?1 AND state <> 'stopped'",
+            [worker_id],
+        )?;
+        connection.execute(
+            "UPDATE journal_cursors SET segment = max(segment, 1)
+             WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1 AND state <> 'stopped')",
             [worker_id],
         )?;
     }

@@ -73,7 +73,8 @@ impl PreparedRestore {
 
     /// Returns the workers that are not stopped.
     pub(crate) fn known(&self) -> Result<Vec<KnownWorker>> {
-        let sql = "SELECT worker_id, segment, offset, number FROM workers WHERE state <> 'stopped'";
+        let sql = "SELECT w.worker_id, j.segment, j.offset, j.number
+                   FROM workers w JOIN journal_cursors j ON j.worker = w.id WHERE w.state <> 'stopped'";
         let read = |row: &rusqlite::Row<'_>| {
             let number = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
             let cursor = Cursor { segment: number(1)?, offset: number(2)?, number: number(3)? };
