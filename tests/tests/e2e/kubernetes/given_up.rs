@@ -4,7 +4,7 @@ use serde_json::Value;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::cluster::{DEADLINE, Kubernetes, wait_for_prompt};
-use super::queue::wait_for_reason;
+use super::queue::{FULL, wait_for_reason, waiting};
 
 /// Restarts a worker beside its pod.
 fn restart_beside(sandbox: &TestSandbox, worker: &str) -> Value {
@@ -75,6 +75,31 @@ fn a_worker_that_waits_for_the_end_of_a_pod_is_restarted_beside_it() {
         cluster.pods.pods().iter().all(|(name, _)| *name != first).then_some(())
     });
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert!(cluster.pods.pods().is_empty());
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_whose_first_pod_waits_is_restarted_beside_it() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    cluster.pods.obstruct(Some(FULL));
+    let (worker, shown) = waiting(&sandbox);
+    assert_eq!(shown["state"], "starting", "{shown}");
+    let _ = sandbox.run(&["worker", "restart", &worker, "--force"]).error("WORKER_BUSY");
+    let restart = ["worker", "restart", &worker, "--force", "--accept-duplicate"];
+    let restarts = sandbox.subagent(&restart).spawn();
+    let accepted = "SELECT count(*) FROM events WHERE type = 'worker.duplicate_accepted'";
+    wait_until("the order", DEADLINE, || (sandbox.number(accepted) > 0).then_some(()));
+    cluster.pods.obstruct(None);
+    let restarted = restarts.output().data_of("worker.restarted");
+    assert_eq!(restarted["state"], "idle", "{restarted}");
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    // It is the pod of the next runtime, and so is used and not given up any more.
+    assert_eq!(cluster.pods.created().len(), 1);
+    assert!(!sandbox.state_dir().join("placed").join(&worker).join("given-up-1").exists());
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert!(cluster.pods.pods().is_empty());
     sandbox.finish();

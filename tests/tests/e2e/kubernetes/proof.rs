@@ -145,7 +145,10 @@ fn a_start_waits_for_the_end_of_another_pod_of_its_name() {
     let next = format!("{}-2", next.strip_suffix("-1").unwrap());
     cluster.pods.obstruct(Some(FULL));
     let container = json!({"name": "agent", "image": "agents:1", "command": ["true"]});
-    let other = json!({"metadata": {"name": next.clone()}, "spec": {"containers": [container]}});
+    let other = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": next}, "spec": {"containers": [container]},
+    });
     assert!(cluster.pods.create(other).is_some());
     cluster.pods.obstruct(None);
     let restart = sandbox.subagent(&["worker", "restart", &worker]).spawn();
