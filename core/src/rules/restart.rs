@@ -13,7 +13,8 @@ pub(super) fn restart(next: &mut TransitionBuilder, force: bool, beside: bool) -
     let state = next.worker.public_state();
     match &next.worker.state {
         LifecycleState::Stopping(_) | LifecycleState::Stopped => return Err(stopped_for_good(state)),
-        LifecycleState::Starting => {
+        // Its owner gives up the place that it waits for.
+        LifecycleState::Starting if !beside => {
             let error = Error::new(Code::WorkerBusy, "the worker is being started; wait for it");
             return Err(error.retryable().with("state", state.as_str()));
         }
@@ -31,7 +32,7 @@ pub(super) fn restart(next: &mut TransitionBuilder, force: bool, beside: bool) -
             let local = local.clone();
             simulated::cancel_local(next, &local, RESTARTED_BY_MANAGER.to_owned());
         }
-        LifecycleState::Idle | LifecycleState::Error => {}
+        LifecycleState::Starting | LifecycleState::Idle | LifecycleState::Error => {}
     }
     if beside {
         next.event(EventData::WorkerDuplicateAccepted(Nothing {}), None);

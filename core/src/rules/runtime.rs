@@ -78,7 +78,10 @@ pub(super) fn attached(next: &mut TransitionBuilder, reported: RuntimeStatus, la
     match &next.worker.state {
         LifecycleState::Stopping(_) => next.actions.push(WorkerAction::Terminate),
         // The old runtime did not get the command to end.
-        LifecycleState::Idle | LifecycleState::Local(_) | LifecycleState::Turn(_)
+        LifecycleState::Starting
+        | LifecycleState::Idle
+        | LifecycleState::Local(_)
+        | LifecycleState::Turn(_)
             if next.worker.restart == Restart::Wanted && reported < RuntimeStatus::Ending =>
         {
             return restart::end_for_restart(next);
@@ -122,6 +125,8 @@ pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: 
         next.event(EventData::WorkerLost(Because { reason }), None);
     }
     match &mut next.worker.state {
+        // The runtime was ended on request.
+        LifecycleState::Starting if was == Restart::Wanted => return restart::begin_restart(next),
         LifecycleState::Starting => {
             next.worker.state = LifecycleState::Error;
             next.facts.push(Fact::LastError(Some(runtime_lost(None, place))));

@@ -202,3 +202,30 @@ fn a_session_of_a_runtime_whose_start_has_failed_starts_nothing() {
     assert_eq!(checker.step(&session()).unwrap(), []);
     assert_eq!(checker.worker, failed);
 }
+
+#[test]
+fn a_worker_that_is_being_started_is_restarted_only_beside_what_its_owner_gives_up() {
+    let beside = WorkerInput::Restart { force: true, beside: true };
+    let starting = || {
+        let mut checker = Checker::new();
+        checker.worker.link = RuntimeStatus::Starting;
+        checker
+    };
+    let mut checker = starting();
+    assert_eq!(checker.step(&FORCED), Err(Code::WorkerBusy));
+    assert_eq!(checker.step(&beside).unwrap(), [WorkerAction::Terminate]);
+    assert_eq!(checker.step(&DIED).unwrap(), [WorkerAction::StartRuntime]);
+    assert_eq!((&checker.worker.state, checker.worker.restart), (&LifecycleState::Starting, Restart::Begun));
+    assert_eq!(checker.step(&session()).unwrap(), []);
+    assert_eq!((&checker.worker.state, checker.worker.restart), (&LifecycleState::Idle, Restart::None));
+    // It waits for a place, so there is no runtime to end.
+    let mut checker = starting();
+    checker.worker.link = RuntimeStatus::None;
+    assert_eq!(checker.step(&beside).unwrap(), [WorkerAction::StartRuntime]);
+    // A runtime that did not get the order to end gets it with its hello.
+    let mut checker = starting();
+    checker.step(&beside).unwrap();
+    checker.worker.link = RuntimeStatus::Adopted;
+    let hello = WorkerInput::Attached { link: RuntimeStatus::Starting, last_turn: 0 };
+    assert_eq!(checker.step(&hello).unwrap(), [WorkerAction::Terminate]);
+}

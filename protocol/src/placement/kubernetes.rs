@@ -23,6 +23,8 @@ const REQUEST: &str = "--request-timeout=10s";
 const GRACE: u32 = 25;
 /// Lines of a container's log that a message may show.
 const LOG_LINES: u32 = 20;
+/// Maximum size of this in bytes: a line may be long.
+const LOG_BYTES: u32 = 64 * 1024;
 /// Global options of the client that the placement has keys for, or that would show a secret to all
 /// users of this machine.
 const REFUSED: [&str; 11] = [
@@ -133,8 +135,8 @@ impl KubernetesCluster {
     #[must_use]
     pub fn log(&self, name: &str) -> ClientCommand {
         let container = format!("--container={}", self.container_name());
-        let tail = format!("--tail={LOG_LINES}");
-        self.command(["logs", name, &container, &tail, REQUEST])
+        let (tail, limit) = (format!("--tail={LOG_LINES}"), format!("--limit-bytes={LOG_BYTES}"));
+        self.command(["logs", name, &container, &tail, &limit, REQUEST])
     }
 
     /// Returns what the client has said about the pod of this name; `None` if it has failed.

@@ -1,14 +1,15 @@
 //! The data about places that engines start for runtimes: what is asked for, and what is found. Must not
 //! know an engine.
 
+use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::kubernetes::manifest::PodManifest;
 
-/// A command line of an engine's own client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A command line of an engine's own client. Its input may be secret, so it is not shown.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ClientCommand {
     /// The program of the client.
     pub program: String,
@@ -16,6 +17,12 @@ pub struct ClientCommand {
     pub arguments: Vec<String>,
     /// Standard input; `None`: the caller's choice.
     pub input: Option<String>,
+}
+
+impl fmt::Debug for ClientCommand {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ClientCommand").field("line", &self.line()).finish_non_exhaustive()
+    }
 }
 
 impl ClientCommand {

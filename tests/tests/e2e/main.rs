@@ -111,6 +111,7 @@ mod kubernetes {
     mod bad;
     mod cluster;
     mod exec;
+    mod given_up;
     mod pods;
     mod proof;
     mod queue;

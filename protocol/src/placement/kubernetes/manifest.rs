@@ -2,6 +2,7 @@
 //! else is passed on.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,8 +12,8 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// The restart policy of a pod with a runtime: a runtime starts once.
 const NEVER: &str = "Never";
 
-/// A pod, as far as it is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A pod, as far as it is read. It may have secrets, so it is not shown.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodManifest {
     #[serde(default)]
@@ -28,7 +29,7 @@ pub struct PodManifest {
 }
 
 /// The metadata of a pod, as far as they are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +50,7 @@ struct PodMetadata {
     rest: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodSpec {
     #[serde(default)]
@@ -65,7 +66,7 @@ struct PodSpec {
 }
 
 /// A container of a pod, as far as it is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodContainer {
     #[serde(default)]
@@ -81,6 +82,12 @@ struct PodContainer {
     restart_policy: Option<String>,
     #[serde(flatten)]
     rest: Map<String, Value>,
+}
+
+impl fmt::Debug for PodManifest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PodManifest").finish_non_exhaustive()
+    }
 }
 
 impl PodManifest {

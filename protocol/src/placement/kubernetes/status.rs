@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::places::{PlaceIdentity, PlaceStatus};
+use crate::clean::one_line;
 
 /// The label with the word of [`PlaceIdentity`].
 pub(super) const REQUEST_LABEL: &str = "subagent/request";
@@ -120,7 +121,7 @@ pub(super) fn status(
     Some(match (own, status.phase.as_str()) {
         (Some(one), _) if one.state.running.is_some() => PlaceStatus::Ready { handle },
         (_, "Pending" | "Running" | "") => PlaceStatus::Waiting { handle, reason: wait(&status, container) },
-        (_, phase) => PlaceStatus::Held { handle, state: phase.to_owned() },
+        (_, phase) => PlaceStatus::Held { handle, state: explained(phase, None) },
     })
 }
 
@@ -143,7 +144,7 @@ fn end(status: &PodStatus, container: Option<&Terminated>) -> String {
             let code = if reason == ERROR { format!(" (exit code {exit_code})") } else { String::new() };
             explained(&format!("{reason}{code}"), message.as_deref())
         }
-        None => status.phase.clone(),
+        None => explained(&status.phase, None),
     }
 }
 
@@ -172,5 +173,11 @@ fn explained(reason: &str, message: Option<&str>) -> String {
         Some(message) => format!("{reason}: {message}"),
         None => reason.to_owned(),
     };
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_EXPLANATION).collect()
+    shortened(&text)
+}
+
+/// Returns foreign text as the begin of one harmless line.
+#[must_use]
+pub fn shortened(text: &str) -> String {
+    one_line(text).chars().take(MAX_EXPLANATION).collect()
 }

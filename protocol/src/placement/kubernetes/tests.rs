@@ -80,6 +80,7 @@ fn a_pod_is_that_of_one_runtime_and_has_nothing_secret() {
     let end = cluster.end(&name, "u-1");
     let path = format!("/api/v1/namespaces/agents/pods/{name}");
     assert_eq!(end.line(), format!("{global} delete --raw={path} --filename=- --request-timeout=10s"));
+    assert!(cluster.log(&name).line().contains(" --tail=20 --limit-bytes=65536 "));
     let options: Value = serde_json::from_str(&end.input.unwrap()).unwrap();
     assert_eq!(options["preconditions"], json!({"uid": "u-1"}));
     assert_eq!(
@@ -217,6 +218,39 @@ fn only_a_final_phase_or_the_end_of_the_container_is_the_end() {
 }
 
 #[test]
+fn what_a_cluster_says_is_short_and_harmless() {
+    let long = format!("\u{1b}[31mred\u{202e}\n{}", "x".repeat(1000));
+    let PlaceStatus::Held { state, .. } = seen(json!({"phase": long.clone()}), false) else { panic!() };
+    let PlaceStatus::Gone { state: end, .. } =
+        seen(json!({"phase": "Failed", "reason": "Evicted", "message": long}), false)
+    else {
+        panic!()
+    };
+    for (text, begin) in [(state, "red x"), (end, "Evicted: red x")] {
+        assert!(text.starts_with(begin) && text.chars().count() == 300, "{text}");
+    }
+}
+
+#[test]
+fn what_may_be_secret_is_not_shown_by_debug() {
+    let mut secret = pod();
+    secret["spec"]["containers"][0]["env"] = json!([{"name": "KEY", "value": "secret-4711"}]);
+    let manifest = manifest(secret);
+    let start = PlaceStart {
+        name: "p",
+        worker: "w_1",
+        number: 1,
+        folder: Path::new("/f"),
+        program: "p",
+        request: "0f",
+        manifest,
+    };
+    let command = cluster().start(&start);
+    assert!(command.input.as_ref().unwrap().contains("secret-4711"));
+    assert!(!format!("{start:?} {command:?}").contains("secret-4711"));
+}
+
+#[test]
 fn only_the_api_server_says_that_there_is_no_pod() {
     let seen = |output: ClientOutput<'_>| cluster().seen("p", &identity(None), &output);
     let failed =
@@ -278,7 +312,17 @@ fn a_template_that_takes_the_pod_away_is_refused() {
 #[test]
 fn options_are_global_ones_without_a_secret() {
     let problem = |arg: &str| KubernetesCluster { args: vec![arg.into()], ..cluster() }.problem();
-    for bad in ["delete", "-n", "--", "--token=x", "--namespace=x", "--dry-run=server", "--context"] {
+    for bad in [
+        "delete",
+        "-n",
+        "--",
+        "--token=x",
+        "--namespace=x",
+        "--dry-run=server",
+        "--context",
+        "--v=9",
+        "--vmodule=x=9",
+    ] {
         assert_eq!(problem(bad).unwrap().0, "args", "{bad}");
     }
     assert_eq!(problem("--as=me"), None);

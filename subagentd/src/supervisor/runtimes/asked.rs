@@ -1,10 +1,11 @@
 //! The files of the places that an engine with a queue was asked for: `asked-N` from before the first
-//! request, `ended-N` from the proof that the place has ended. Each call uses a thread for the disk.
+//! request, `ended-N` from the proof that the place has ended, and `given-up-N` beside `asked-N` once the
+//! owner accepts that the place may run on. Each call uses a thread for the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::engine::PlaceIdentity;
@@ -20,6 +21,8 @@ pub(super) struct AskedPlace {
     pub(super) identity: PlaceIdentity,
     /// Time since the file was written.
     pub(super) age: Duration,
+    /// Whether the owner accepts that the place may run on.
+    pub(super) given_up: bool,
 }
 
 /// Returns the place of a runtime, if the engine may have been asked for it.
@@ -38,9 +41,12 @@ pub(super) async fn read(carrier: &Carrier, worker: &WorkerId, number: u64) -> R
             [] => PlaceIdentity::default(),
             bytes => serde_json::from_slice(bytes)?,
         };
-        // A clock that was set back must not keep a place forever.
-        let age = fs::metadata(&path)?.modified()?.elapsed().unwrap_or(Duration::MAX);
-        Ok(Some(AskedPlace { identity, age }))
+        // Its word tells it from an earlier place of this number.
+        let given_up = match fs::read_to_string(given_up(folder, number)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            read => read? == identity.request,
+        };
+        Ok(Some(AskedPlace { identity, age: age(&path)?, given_up }))
     })
     .await
 }
@@ -71,6 +77,32 @@ pub(super) async fn write(
     .await
 }
 
+/// The owner accepts that all places which may exist run on.
+///
+/// # Errors
+/// `STORAGE_ERROR`, `STORAGE_FULL`.
+pub(super) async fn give_up(carrier: &Carrier, worker: &WorkerId) -> Result<()> {
+    for number in numbers(carrier, worker).await? {
+        let Some(AskedPlace { identity, .. }) = read(carrier, worker, number).await? else { continue };
+        with_folder(carrier, worker, move |folder| {
+            let mut file = File::create(given_up(folder, number))?;
+            file.write_all(identity.request.as_bytes())?;
+            file.sync_all()?;
+            File::open(folder)?.sync_all()
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The engine answers about a place that was given up, and the place will be used.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) async fn take_back(carrier: &Carrier, worker: &WorkerId, number: u64) -> Result<()> {
+    with_folder(carrier, worker, move |folder| absent(fs::remove_file(given_up(folder, number)))).await
+}
+
 /// The engine has refused the place of a runtime.
 ///
 /// # Errors
@@ -95,7 +127,8 @@ pub(super) async fn end(
         return Ok(());
     }
     with_folder(carrier, worker, move |folder| {
-        absent(fs::rename(path(folder, number), ended(folder, number)))
+        absent(fs::rename(path(folder, number), ended(folder, number)))?;
+        absent(fs::remove_file(given_up(folder, number)))
     })
     .await
 }
@@ -138,12 +171,25 @@ fn absent(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Returns the time since a file was written. One from a later time than now begins to age now.
+fn age(path: &Path) -> io::Result<Duration> {
+    let file = File::open(path)?;
+    file.metadata()?.modified()?.elapsed().or_else(|_| {
+        // The clock was set back. This proves nothing about a request that is on its way.
+        file.set_modified(SystemTime::now()).map(|()| Duration::ZERO)
+    })
+}
+
 fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{PREFIX}{number}"))
 }
 
 fn ended(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("ended-{number}"))
+}
+
+fn given_up(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("given-up-{number}"))
 }
 
 async fn with_folder<T: Send + 'static>(
@@ -156,4 +202,22 @@ async fn with_folder<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || act(&folder)).await;
     done.unwrap_or_else(|error| Err(io::Error::other(error)))
         .map_err(|error| Error::new(Code::StorageError, format!("{shown}: {error}")).or_storage_full(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_from_a_later_time_begins_to_age_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path(folder.path(), 1);
+        let file = File::create(&path).unwrap();
+        let at = |time: SystemTime| file.set_modified(time).unwrap();
+        at(SystemTime::now() - Duration::from_secs(70));
+        assert!(age(&path).unwrap() >= Duration::from_secs(70));
+        at(SystemTime::now() + Duration::from_secs(1000));
+        assert_eq!(age(&path).unwrap(), Duration::ZERO);
+        assert!(file.metadata().unwrap().modified().unwrap() <= SystemTime::now());
+    }
 }

@@ -10,7 +10,7 @@ use subagent_protocol::stream::{StreamControl, StreamDecoder, StreamMessage, Str
 use subagent_protocol::{Code, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::asked;
 use super::carrier::Carrier;
@@ -21,18 +21,33 @@ use super::stream::{fenced, unreachable};
 /// Time limit of the question whether a place serves this daemon.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time limit of the attempts to end places that were given up. A stop waits for it.
+const GIVEN_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Which places of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkerPlaces {
-    /// Those of the runtimes up to the newest one.
+    /// All but that of the next runtime.
     Earlier,
+    /// All but those of the newest runtime and the next one: the newest one may live.
+    Superseded,
     /// That of the next runtime, which was not started.
     Next,
+}
+
+/// How the places of a worker have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlacesEnd {
+    Proved,
+    /// Some may run on, as the owner has accepted.
+    Accepted,
 }
 
 /// The end of places that is to be asked for.
 pub(super) struct PlaceEnding {
     pub(super) which: WorkerPlaces,
+    /// Whether it is also asked for the end of places that the owner has given up.
+    pub(super) tries_given_up: bool,
     /// The number of the newest runtime.
     pub(super) newest: u64,
     /// Asks a place that may be in use whether it serves this daemon.
@@ -45,36 +60,80 @@ impl WorkerPlaces {
     fn includes(self, number: u64, newest: u64, shares_folder: bool) -> bool {
         match self {
             Self::Earlier if shares_folder => number == newest,
-            Self::Earlier => number <= newest,
+            Self::Superseded if shares_folder => false,
+            // After the restore of a backup, there may be places of higher numbers.
+            Self::Earlier => number != newest + 1,
+            Self::Superseded => number != newest + 1 && number != newest,
             Self::Next => number > newest,
         }
     }
 }
 
-/// Ends these places of a worker.
+/// Ends these places of a worker. One that does not end keeps none of the others.
 ///
 /// # Errors
 /// `FENCED`: a place serves another daemon, and was not touched. `PLACEMENT_UNREACHABLE` and others: it
-/// is not proved that all have ended.
+/// is not proved that all have ended which were not given up.
 pub(super) async fn end_all(
     carrier: &Carrier,
     engine: &PlaceQueue,
     worker: &WorkerId,
     ending: &PlaceEnding,
-) -> Result<()> {
+) -> Result<PlacesEnd> {
     let is_proved_elsewhere = engine.shares_folder() && ending.which == WorkerPlaces::Earlier;
+    let (mut first, mut given_up) = (None, Vec::new());
     for number in asked::numbers(carrier, worker).await? {
-        if ending.which.includes(number, ending.newest, engine.shares_folder()) {
-            match end(carrier, engine, (worker, number), Some(&ending.open)).await {
-                // The locks in the shared folder have proved the end of what ran there.
-                Err(error) if is_proved_elsewhere && error.code != Code::Fenced => {
-                    tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
-                }
-                ended => ended?,
+        if !ending.which.includes(number, ending.newest, engine.shares_folder()) {
+            continue;
+        }
+        if asked::read(carrier, worker, number).await?.is_some_and(|asked| asked.given_up) {
+            given_up.push(number);
+            continue;
+        }
+        match end(carrier, engine, (worker, number), Some(&ending.open)).await {
+            Ok(()) => {}
+            Err(error) if error.code == Code::Fenced => return Err(error),
+            // The locks in the shared folder have proved the end of what ran there.
+            Err(error) if is_proved_elsewhere => {
+                tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
             }
+            Err(error) => first = first.or(Some(error)),
         }
     }
-    Ok(())
+    let end = end_given_up(carrier, engine, (worker, &given_up), ending).await?;
+    first.map_or(Ok(end), Err)
+}
+
+/// Tries to end places that the owner has given up.
+///
+/// # Errors
+/// `FENCED`.
+async fn end_given_up(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, numbers): (&WorkerId, &[u64]),
+    ending: &PlaceEnding,
+) -> Result<PlacesEnd> {
+    if numbers.is_empty() {
+        return Ok(PlacesEnd::Proved);
+    }
+    if !ending.tries_given_up {
+        return Ok(PlacesEnd::Accepted);
+    }
+    let mut have_ended = PlacesEnd::Proved;
+    let until = Instant::now() + GIVEN_UP_TIMEOUT;
+    for number in numbers {
+        let ended = timeout_at(until, end(carrier, engine, (worker, *number), Some(&ending.open))).await;
+        let error = match ended {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) if error.code == Code::Fenced => return Err(error),
+            Ok(Err(error)) => error,
+            Err(_) => unreachable("the engine did not end the place in time", ""),
+        };
+        tracing::warn!(%worker, number, %error, "a place that was given up may run on");
+        have_ended = PlacesEnd::Accepted;
+    }
+    Ok(have_ended)
 }
 
 /// Ends the place of a runtime. Without `open`, the place has ended and is only kept.
@@ -184,11 +243,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_without_a_shared_folder_is_ended_also_if_it_is_not_that_of_the_newest_runtime() {
+    fn all_places_without_a_shared_folder_are_ended_but_the_one_that_is_used_next() {
         let included = |which: WorkerPlaces, shares_folder| -> Vec<u64> {
             (1..=5).filter(|number| which.includes(*number, 3, shares_folder)).collect()
         };
-        assert_eq!(included(WorkerPlaces::Earlier, false), [1, 2, 3]);
+        // A restored backup may know of fewer runtimes than there were.
+        assert_eq!(included(WorkerPlaces::Earlier, false), [1, 2, 3, 5]);
+        assert_eq!(included(WorkerPlaces::Superseded, false), [1, 2, 5]);
+        assert!(included(WorkerPlaces::Superseded, true).is_empty());
         assert_eq!(included(WorkerPlaces::Earlier, true), [3]);
         assert_eq!(included(WorkerPlaces::Next, false), [4, 5]);
         assert_eq!(included(WorkerPlaces::Next, true), [4, 5]);

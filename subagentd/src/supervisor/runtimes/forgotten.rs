@@ -7,6 +7,7 @@ use std::time::Duration;
 use subagent_protocol::Result;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::placement::engine::{PlaceQueue, PlaceStatus};
+use subagent_protocol::placement::kubernetes::status::shortened;
 use subagent_protocol::placement::slurm::{self, JOB_FILE, SlurmCluster};
 
 use super::asked::{self, AskedPlace};
@@ -16,9 +17,9 @@ use super::stream::unreachable;
 
 /// The state of a pod that was deleted.
 const DELETED: &str = "deleted";
-/// Time after which a request without an answer creates no pod any more. It is longer than the limit that
-/// the API server is given for it.
-const REQUEST_LIMIT: Duration = Duration::from_secs(12);
+/// Time after which a request without an answer creates no pod any more. A client that outlives its daemon
+/// asks the API server what it knows first, and may wait for each of these answers.
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns what tells the cluster that the client reaches from others; empty if its places say it
 /// themselves.
@@ -28,9 +29,10 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(12);
 pub(super) async fn cluster(carrier: &Carrier, engine: &PlaceQueue) -> Result<String> {
     let Some(identify) = engine.identify() else { return Ok(String::new()) };
     let said = successful(carrier, output(carrier, identify).await?)?;
-    match String::from_utf8_lossy(&said.stdout).trim() {
-        "" => Err(unreachable("the engine does not say which cluster it is", "")),
-        cluster => Ok(cluster.to_owned()),
+    let cluster = shortened(&String::from_utf8_lossy(&said.stdout));
+    match cluster.is_empty() {
+        true => Err(unreachable("the engine does not say which cluster it is", "")),
+        false => Ok(cluster),
     }
 }
 
@@ -154,12 +156,14 @@ mod tests {
                 uid: uid.map(str::to_owned),
             },
             age: Duration::from_secs(seconds),
+            given_up: false,
         };
         for (asked, is_proved) in [
             (asked("c-1", Some("u"), 0), true),
             (asked("c-2", Some("u"), 1000), false),
             // Its creation may be on its way.
             (asked("c-1", None, 3), false),
+            (asked("c-1", None, 40), false),
             (asked("c-1", None, 60), true),
             (asked("c-2", None, 60), false),
         ] {

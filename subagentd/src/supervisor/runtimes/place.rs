@@ -16,8 +16,9 @@ use subagent_protocol::stream::{DaemonEpoch, STREAM_PROTOCOL, StreamControl, Str
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 
+use super::asked;
 use super::carrier::{Carrier, root_of};
-use super::ended::{self, PlaceEnding, WorkerPlaces};
+use super::ended::{self, PlaceEnding, PlacesEnd, WorkerPlaces};
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
 use super::queued::{self, PlaceTurn};
@@ -239,14 +240,14 @@ impl RuntimePlace {
         which: WorkerPlaces,
         clean: bool,
         at: DialPosition,
-    ) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
+    ) -> Option<impl Future<Output = Result<PlacesEnd>> + Send + 'static> {
         let Self::Placed(placed) = self else { return None };
         let engine = placed.carrier.queue()?;
         if engine.shares_folder() && clean && which == WorkerPlaces::Earlier {
             // Its place ends with it.
             return None;
         }
-        let ending = placed.ending_of(which, at);
+        let ending = PlaceEnding { tries_given_up: true, ..placed.ending_of(which, at) };
         let (carrier, worker) = (placed.carrier.clone(), placed.worker.clone());
         Some(async move { ended::end_all(&carrier, &engine, &worker, &ending).await })
     }
@@ -390,9 +391,15 @@ impl PlacedRuntime {
         Ok((link, exit))
     }
 
-    /// The owner accepts that the runtime may go on there.
-    pub(crate) fn accept_duplicate(&mut self) {
+    /// The owner accepts that the runtime may go on there. Where only the end of a place proves the end of
+    /// its runtime, this holds for all later daemons.
+    pub(crate) async fn accept_duplicate(&mut self) {
         (self.stream, self.guard_gone, self.supersedes) = (None, true, true);
+        if self.carrier.queue().is_some_and(|queue| !queue.shares_folder())
+            && let Err(error) = asked::give_up(&self.carrier, &self.worker).await
+        {
+            tracing::warn!(worker = %self.worker, %error, "the accepted duplicate could not be stored");
+        }
     }
 
     /// Takes over what the present stream has proved about the journal.
@@ -433,7 +440,7 @@ impl PlacedRuntime {
     fn ending_of(&self, which: WorkerPlaces, at: DialPosition) -> PlaceEnding {
         let newest = at.incarnation;
         let open = StreamOpen { is_known: false, serves_tasks: false, ..self.open(at, None) };
-        PlaceEnding { which, newest, open }
+        PlaceEnding { which, tries_given_up: false, newest, open }
     }
 
     /// The begin of a stream.

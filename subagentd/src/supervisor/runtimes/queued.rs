@@ -65,15 +65,19 @@ pub(super) async fn ask(
     };
     if let Some(earlier) = earlier {
         match ended::end_all(carrier, engine, worker, earlier).await {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(error) if error.code == Code::Fenced => return Err(error),
             Err(error) => {
                 return waits("", format!("an earlier {} may still run: {}", engine.noun(), error.message));
             }
         }
     }
-    let mut identity = asked::read(carrier, worker, number).await?.unwrap_or_default().identity;
-    let status = match look(carrier, engine, runtime, &mut identity).await {
+    let mut asked = asked::read(carrier, worker, number).await?.unwrap_or_default();
+    let status = look(carrier, engine, runtime, &mut asked.identity).await;
+    if asked.given_up && status.is_ok() {
+        asked::take_back(carrier, worker, number).await?;
+    }
+    let status = match status {
         Ok(PlaceStatus::Absent) if confirmed.is_none() => request(carrier, engine, runtime).await?,
         // Confirmed, it ended because no daemon came in time.
         Ok(PlaceStatus::Gone { state, .. }) if confirmed.is_none() || engine.is_completed(&state) => {
@@ -167,6 +171,7 @@ async fn request(
         request: &word,
         manifest,
     };
+    let mut is_taken = false;
     match output(carrier, engine.start(&start)).await {
         Ok(said) if said.status.success() => {
             if let Some(uid) = engine.uid(&said.stdout) {
@@ -174,7 +179,7 @@ async fn request(
                 asked::write(carrier, worker, number, &identity).await?;
             }
         }
-        Ok(said) if engine.is_asked_before(&said.stderr) => {}
+        Ok(said) if engine.is_asked_before(&said.stderr) => is_taken = true,
         Ok(said) => {
             let is_refused = engine.is_refused(&said.stderr);
             let error = carrier.failure(ClientFailure::Exited(said.status.code(), &said.stderr));
@@ -190,6 +195,14 @@ async fn request(
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {
         let status = look(carrier, engine, (worker, number), &mut identity).await;
+        if is_taken && matches!(status, Ok(PlaceStatus::Absent)) {
+            if earlier.is_none() {
+                // The only request was refused.
+                asked::remove(carrier, worker, number).await?;
+            }
+            let reason = format!("another {} has the name {name}; delete it, or wait", engine.noun());
+            return Ok(Ok(PlaceStatus::Waiting { handle: String::new(), reason }));
+        }
         if !matches!(status, Ok(PlaceStatus::Waiting { .. })) || begun.elapsed() > QUICK_START {
             return Ok(status);
         }
@@ -231,6 +244,9 @@ pub(super) async fn dial(
     worker: &WorkerId,
     number: u64,
 ) -> Result<DialTarget> {
+    if is_given_up(carrier, worker, number).await? {
+        return Ok(DialTarget::Vanished);
+    }
     match settled(carrier, engine, worker, number).await? {
         PlaceStatus::Ready { handle } => {
             let words = ["dial", worker.as_str()];
@@ -260,10 +276,18 @@ pub(super) async fn end_of(
     worker: &WorkerId,
     number: u64,
 ) -> Option<String> {
+    if is_given_up(carrier, worker, number).await.unwrap_or(false) {
+        return None;
+    }
     match timeout(ENDING_TIMEOUT, settled(carrier, engine, worker, number)).await {
         Ok(Ok(PlaceStatus::Gone { handle, state })) => Some(format!("{} {handle}: {state}", engine.noun())),
         _ => None,
     }
+}
+
+/// Whether the owner accepts that the place of a runtime may run on. Then its end needs no proof.
+async fn is_given_up(carrier: &Carrier, worker: &WorkerId, number: u64) -> Result<bool> {
+    Ok(asked::read(carrier, worker, number).await?.is_some_and(|asked| asked.given_up))
 }
 
 /// Looks at a place, and waits for one that is ending. What the engine has forgotten must be proved.

@@ -46,9 +46,14 @@ fn stepped_at_once(actor: &mut Actor, input: WorkerInput) -> (Result<Transition>
     // agent.
     let resumes = matches!(input, WorkerInput::ResumeQueue);
     let gated = actor.worker.queue.gated || actor.budgets.has_news();
+    // An order to end a runtime that does not exist yet would be for the next one.
+    let link = actor.worker.link;
+    if actor.runtime.live.is_none() && matches!(input, WorkerInput::Restart { beside: true, .. }) {
+        actor.worker.link = RuntimeStatus::None;
+    }
     actor.worker.queue.gated = gated && !resumes;
     let mut step = actor.worker.step(input);
-    actor.worker.queue.gated = gated;
+    (actor.worker.queue.gated, actor.worker.link) = (gated, link);
     let opens = |fact: &Fact| match fact {
         Fact::TurnOpened { .. } | Fact::TurnQueued { first: true, .. } => true,
         Fact::QueuedTurnOpened { .. } => resumes,

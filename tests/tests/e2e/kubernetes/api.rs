@@ -109,8 +109,14 @@ async fn show_namespace(State(pods): State<FakePods>, Path(namespace): Path<Stri
 /// Checks what the user may do.
 async fn admit(State(pods): State<FakePods>, request: Request, next: Next) -> Response {
     let is_create = request.method() == Method::POST && request.uri().path().ends_with("/pods");
-    let verb = if is_create { "create" } else { "delete" };
-    if (is_create || request.method() == Method::DELETE) && pods.forbids(verb) {
+    let path = request.uri().path();
+    let verb = match request.method() {
+        _ if is_create => "create",
+        _ if path.ends_with("/exec") => "exec",
+        &Method::DELETE => "delete",
+        _ => "get",
+    };
+    if pods.forbids(verb) || (verb == "delete" && pods.keeps(path)) {
         // A client that cannot send all of its request does not read the answer.
         axum::body::to_bytes(request.into_body(), 1024 * 1024).await.unwrap();
         let message =

@@ -57,6 +57,8 @@ struct FakeState {
     obstacle: Option<Obstacle>,
     /// What the user may not do.
     forbidden: Option<&'static str>,
+    /// The pod that the user may not delete.
+    kept: Option<String>,
     /// Whether the next create is carried out without an answer.
     loses_answer: bool,
     /// Whether the client reaches another cluster, which has no pods.
@@ -128,6 +130,15 @@ impl FakePods {
 
     pub(super) fn forbids(&self, verb: &str) -> bool {
         self.lock().forbidden == Some(verb)
+    }
+
+    /// The user may not delete this pod from now on.
+    pub(super) fn keep(&self, name: Option<&str>) {
+        self.lock().kept = name.map(str::to_owned);
+    }
+
+    pub(super) fn keeps(&self, path: &str) -> bool {
+        self.lock().kept.as_ref().is_some_and(|name| path.ends_with(name.as_str()))
     }
 
     /// The answer to the next create gets lost.

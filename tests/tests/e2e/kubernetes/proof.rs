@@ -134,3 +134,49 @@ fn a_pod_whose_creation_was_not_answered_is_used() {
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
+
+#[test]
+fn a_start_waits_for_the_end_of_another_pod_of_its_name() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let next = cluster.pod();
+    let next = format!("{}-2", next.strip_suffix("-1").unwrap());
+    cluster.pods.obstruct(Some(FULL));
+    let container = json!({"name": "agent", "image": "agents:1", "command": ["true"]});
+    let other = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": next}, "spec": {"containers": [container]},
+    });
+    assert!(cluster.pods.create(other).is_some());
+    cluster.pods.obstruct(None);
+    let restart = sandbox.subagent(&["worker", "restart", &worker]).spawn();
+    wait_for_reason(&sandbox, &worker, &format!("another pod has the name {next}; delete it, or wait"));
+    assert!(cluster.run(&["delete", "pod", &next, "--wait=false"]).status.success());
+    wait_until("the second pod", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    let _ = restart.kill();
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn the_end_of_an_earlier_pod_of_a_number_proves_nothing_about_the_next_one() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    cluster.pods.obstruct(Some(FULL));
+    let (worker, _) = waiting(&sandbox);
+    sandbox.kill_daemon();
+    assert!(cluster.run(&["delete", "pod", &cluster.pod(), "--wait=false"]).status.success());
+    let placed = sandbox.state_dir().join("placed").join(&worker);
+    let (asked, ended) = (placed.join("asked-1"), placed.join("ended-1"));
+    fs::rename(&asked, &ended).unwrap();
+    wait_for_reason(&sandbox, &worker, "Unschedulable");
+    assert!(asked.exists() && !ended.exists());
+    assert_eq!(cluster.pods.created().len(), 2);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert!(ended.exists() && !asked.exists() && cluster.pods.pods().is_empty());
+    sandbox.finish();
+}

@@ -90,7 +90,7 @@ pub(crate) async fn gone(actor: &mut Actor) {
 pub(crate) async fn check_leftovers(actor: &mut Actor) {
     actor.runtime.leftovers.at = None;
     if actor.runtime.live.is_some() {
-        return;
+        return place_ends::end_superseded(actor);
     }
     if actor.stops() {
         // What it would answer is not wanted any more.

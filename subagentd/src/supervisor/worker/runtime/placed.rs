@@ -82,15 +82,18 @@ pub(crate) fn may_accept_duplicate(actor: &Actor) -> Result<(), Error> {
         .recommend("restart the worker without --accept-duplicate"))
 }
 
-/// Treats the runtime as gone, without proof. The place ends it before it starts the next one.
+/// Treats the runtime as gone, without proof. The place ends it before it starts the next one. A worker
+/// that waits for the proof of an end waits no more.
 pub(crate) async fn accept_duplicate(actor: &mut Actor) {
     if let RuntimePlace::Placed(placed) = &mut actor.runtime.place {
-        placed.accept_duplicate();
+        placed.accept_duplicate().await;
     }
     if actor.runtime.live.is_some() {
         // The rest of its journal is there.
         actor.journal.damaged = true;
         gone::gone(actor).await;
+    } else {
+        actor.runtime.asks_no_more();
     }
 }
 

@@ -4,7 +4,7 @@ use subagent_core::model::{LifecycleState, Restart, RuntimeStatus, WorkerAction}
 use subagent_protocol::Error;
 
 use super::live::LiveRuntime;
-use super::{connection, copied, gone, starting};
+use super::{connection, copied, gone, place_ends, starting};
 use crate::store::turns::tool_calls;
 use crate::store::workers::{self, details};
 use crate::supervisor::runtimes::place::RuntimeExit;
@@ -104,6 +104,7 @@ async fn adopt_runtime(actor: &mut Actor, live: LiveToken) {
     let known = actor.runtime.stored_process.filter(|_| !actor.runtime.place.is_placed());
     let exit = known.and_then(|process| ExitWatch::of(process).ok().flatten()).map(RuntimeExit::Local);
     actor.runtime.live = Some(LiveRuntime::new(live, exit, None));
+    place_ends::has_runtime(actor);
     connection::connect(actor).await;
 }
 

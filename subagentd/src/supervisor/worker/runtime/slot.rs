@@ -18,7 +18,7 @@ use super::live::{
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
-use crate::supervisor::runtimes::ended::WorkerPlaces;
+use crate::supervisor::runtimes::ended::{PlacesEnd, WorkerPlaces};
 use crate::supervisor::runtimes::place::{RuntimeExit, RuntimePlace};
 use crate::supervisor::runtimes::queued::PlaceTurn;
 
@@ -76,6 +76,12 @@ impl RuntimeSlot {
             ends: PlaceEnds::default(),
             fenced: None,
         }
+    }
+
+    /// Drops what is asked of an engine's queue, and what is known of its answers.
+    pub(crate) fn asks_no_more(&mut self) {
+        (self.asking, self.answer, self.waits) = (JoinSet::new(), None, None);
+        self.ends.running = JoinSet::new();
     }
 
     /// Returns the present boot of the machine that the runtime is on; `None` if it is unknown.
@@ -265,8 +271,12 @@ impl PlaceWait {
 #[derive(Default)]
 pub(crate) struct PlaceEnds {
     pub(crate) running: JoinSet<EndedPlaces>,
-    /// Whether no place of a runtime up to the newest one is left.
+    /// Which ones were asked for last.
+    pub(super) asked: Option<WorkerPlaces>,
+    /// Whether no place is left but that of the next runtime.
     earlier: bool,
+    /// Whether no place is left but those of the newest runtime and the next one.
+    superseded: bool,
     /// Whether the place of the next runtime was given up.
     next: bool,
 }
@@ -276,20 +286,21 @@ pub(crate) struct EndedPlaces {
     pub(super) which: WorkerPlaces,
     /// The newest runtime at the time of the question.
     pub(super) newest: u64,
-    pub(super) outcome: Result<()>,
+    pub(super) outcome: Result<PlacesEnd>,
 }
 
 impl PlaceEnds {
     pub(super) fn proof(&mut self, which: WorkerPlaces) -> &mut bool {
         match which {
             WorkerPlaces::Earlier => &mut self.earlier,
+            WorkerPlaces::Superseded => &mut self.superseded,
             WorkerPlaces::Next => &mut self.next,
         }
     }
 
     /// A place is asked for, or a runtime begins.
     pub(crate) fn forget(&mut self) {
-        (self.earlier, self.next) = (false, false);
+        (self.earlier, self.superseded, self.next) = (false, false, false);
     }
 }
 

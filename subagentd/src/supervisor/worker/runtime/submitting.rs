@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
 use super::slot::PlaceWait;
-use super::{connection, gone, placed};
+use super::{connection, gone, place_ends, placed};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
 use crate::supervisor::runtimes::queued::PlaceTurn;
@@ -79,6 +79,7 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     if let Some(process) = process {
         connection::store_processes(actor, process, None).await;
     }
+    place_ends::has_runtime(actor);
     connection::connect(actor).await;
     Ok(())
 }
@@ -94,7 +95,8 @@ fn is_queued(actor: &mut Actor) -> Result<bool> {
             let Some(question) = runtime.place.question(at, waited) else {
                 return Ok(false);
             };
-            if !runtime.ends.running.is_empty() {
+            // Without a shared folder, the question begins with the end of all places that must end.
+            if !runtime.ends.running.is_empty() && !runtime.place.may_vanish() {
                 // The end of a place that was given up is on its way.
                 let before = runtime.waits.take();
                 let pending = before.as_ref().map_or_else(
