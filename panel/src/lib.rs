@@ -12,6 +12,7 @@ mod daemon;
 mod doors;
 mod errors;
 mod far_error;
+mod form;
 mod gate;
 mod hook;
 mod inquiry;

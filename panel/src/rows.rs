@@ -6,7 +6,9 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use subagent_model::{Group, OverviewRow, Workers};
-use subagent_protocol::api::{ApprovalShown, Doing, TaskOfWorker, UsageSums, WorktreeState, WorktreeView};
+use subagent_protocol::api::{
+    ApprovalShown, Doing, TaskOfWorker, TaskStatus, UsageSums, WorktreeState, WorktreeView,
+};
 use subagent_protocol::budget::BudgetView;
 use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::ids::{TurnId, WorkerId};
@@ -15,6 +17,7 @@ use subagent_protocol::state::WorkerState;
 use subagent_protocol::tags::Tags;
 use subagent_protocol::time::Timestamp;
 
+use crate::form;
 use crate::story::{self, StoryRule};
 
 /// A row as JSON for the page.
@@ -46,7 +49,7 @@ struct ShownRow<'a> {
     error: Option<String>,
     usage: &'a UsageSums,
     budget: &'a BudgetView,
-    task: Option<&'a TaskOfWorker>,
+    task: Option<ShownTask<'a>>,
     worktree: Option<ShownWorktree>,
 }
 
@@ -59,6 +62,15 @@ struct ShownActivity {
     /// Number of plan entries.
     of: usize,
     editing: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ShownTask<'a> {
+    name: String,
+    status: TaskStatus,
+    parent: Option<&'a WorkerId>,
+    root: Option<&'a WorkerId>,
+    depth: u32,
 }
 
 #[derive(Serialize)]
@@ -99,7 +111,7 @@ impl<'a> ShownRow<'a> {
             error: row.last_error.as_deref().map(one_line),
             usage: &item.usage,
             budget: &item.budget,
-            task: item.task.as_ref(),
+            task: item.task.as_ref().map(ShownTask::of),
             worktree: item.worktree.as_ref().map(ShownWorktree::of),
         }
     }
@@ -113,6 +125,18 @@ impl ShownActivity {
             done: doing.steps_completed,
             of: doing.steps,
             editing: doing.editing.iter().map(|path| one_line(path)).collect(),
+        }
+    }
+}
+
+impl<'a> ShownTask<'a> {
+    fn of(task: &'a TaskOfWorker) -> Self {
+        Self {
+            name: one_line(&task.name),
+            status: task.status,
+            parent: task.parent.as_ref(),
+            root: task.root.as_ref(),
+            depth: task.depth,
         }
     }
 }
@@ -187,7 +211,9 @@ pub(crate) fn question(asked: &ApprovalShown) -> Value {
             "id": option.id, "label": one_line(&option.label), "kind": option.kind,
         })).collect::<Vec<_>>(),
         "call": story::tool(&asked.request), "mode": asked.request.get("mode"),
-        // Its keys and words are what an answer must name: the page shows them, and sends them back as they are.
-        "schema": asked.request.get("schema"), "url": asked.request.get("url"),
+        "fields": asked.request.get("schema").map(form::fields).unwrap_or_default(),
+        // The page opens it as it is.
+        "url": asked.request.get("url"),
+        "urlShown": asked.request.get("url").and_then(Value::as_str).map(one_line),
     })
 }

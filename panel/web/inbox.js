@@ -145,7 +145,7 @@ class PanelQuestion extends HTMLElement {
   }
 
   form() {
-    const { message, schema, url, mode } = this.question;
+    const { message, fields: asked, url, urlShown, mode } = this.question;
     const answer = (/** @type {string} */ action, /** @type {any} */ content) =>
       this.answer('elicitations', content ? { action, content } : { action });
     const rest = [
@@ -153,12 +153,12 @@ class PanelQuestion extends HTMLElement {
       h('button', { type: 'button', onclick: () => answer('cancel', null) }, 'Cancel'),
     ];
     if (mode === 'url') {
-      const there = h('a', {}, url || 'a place that is not on the web');
+      const there = h('a', {}, urlShown || 'a place that is not on the web');
       link(there, url);
       const done = h('button.primary', { type: 'button', onclick: () => answer('accept', null) }, 'I have done it');
       return h('div', {}, h('p', {}, message), h('p.break', {}, there), isReadOnly() ? null : h('div.buttons', {}, done, rest));
     }
-    const fields = formFields(schema);
+    const fields = formFields(asked);
     const form = h('form', {}, h('p', {}, message), fields.map((field) => field.view));
     form.addEventListener('submit', (/** @type {Event} */ event) => {
       event.preventDefault();
@@ -217,39 +217,31 @@ class PanelQuestion extends HTMLElement {
 const FIELDS = new Map([['email', 'email'], ['uri', 'url'], ['date', 'date'], ['date-time', 'datetime-local']]);
 let fieldCount = 0;
 
-/** The fields of a form that an agent has described, and their values. @param {any} schema */
-export function formFields(schema) {
-  const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
-  return Object.entries(schema?.properties || {}).map(([name, of]) => {
-    const { type, title, description, enum: listed, enumNames, oneOf, items, format, default: usual } = /** @type {any} */ (of || {});
+/** The fields of a form that an agent has described, and their values. @param {any[]} asked */
+export function formFields(asked) {
+  return asked.map(({ name, label, description, kind, format, required, choices, usual }) => {
     const id = `field-${++fieldCount}`;
-    const must = required.has(name);
-    const few = listed?.map((/** @type {any} */ value, /** @type {number} */ at) => [value, enumNames?.[at] || value])
-      || oneOf?.map((/** @type {any} */ one) => [one.const, one.title || one.const]);
-    const many = items?.enum?.map((/** @type {any} */ value) => [value, value])
-      || (items?.anyOf || items?.oneOf)?.map((/** @type {any} */ one) => [one.const, one.title || one.const]);
     /** @type {any} */
     let field;
     let value;
-    if (type === 'boolean') {
+    if (kind === 'yes') {
       field = h('input', { type: 'checkbox', id, checked: usual === true });
       value = () => field.checked;
-    } else if (type === 'array' && many) {
-      const boxes = many.map((/** @type {any[]} */ [key, label]) => ({ key, box: h('input', { type: 'checkbox', checked: (usual || []).includes(key) }), label }));
-      field = h('div.boxes', { id, role: 'group' }, boxes.map((/** @type {any} */ { box, label }) => h('label', {}, box, ` ${label}`)));
-      value = () => boxes.filter((/** @type {any} */ { box }) => box.checked).map((/** @type {any} */ { key }) => key);
-    } else if (few) {
-      field = h('select', { id, required: must }, must ? null : h('option', { value: '' }, '–'), few.map((/** @type {any[]} */ [key, label], /** @type {number} */ at) =>
-        h('option', { value: String(at), selected: key === usual }, String(label))));
-      value = () => (field.value === '' ? undefined : few[Number(field.value)][0]);
+    } else if (kind === 'many') {
+      const boxes = choices.map((/** @type {any} */ choice) => ({ ...choice, box: h('input', { type: 'checkbox', checked: (usual || []).includes(choice.value) }) }));
+      field = h('div.boxes', { id, role: 'group' }, boxes.map((/** @type {any} */ one) => h('label', {}, one.box, ` ${one.label}`)));
+      value = () => boxes.filter((/** @type {any} */ { box }) => box.checked).map((/** @type {any} */ one) => one.value);
+    } else if (kind === 'one') {
+      field = h('select', { id, required }, required ? null : h('option', { value: '' }, '–'), choices.map((/** @type {any} */ choice, /** @type {number} */ at) =>
+        h('option', { value: String(at), selected: choice.value === usual }, choice.label)));
+      value = () => (field.value === '' ? undefined : choices[Number(field.value)].value);
     } else {
-      const isNumber = type === 'number' || type === 'integer';
-      field = h('input', { type: isNumber ? 'number' : FIELDS.get(format) || 'text', id, required: must, value: usual ?? '' });
-      if (type === 'number') field.step = 'any';
-      value = () => (field.value === '' && !must ? undefined : isNumber ? Number(field.value) : field.value);
+      const isNumber = kind === 'number' || kind === 'integer';
+      field = h('input', { type: isNumber ? 'number' : FIELDS.get(format) || 'text', id, required, value: usual ?? '' });
+      if (kind === 'number') field.step = 'any';
+      value = () => (field.value === '' && !required ? undefined : isNumber ? Number(field.value) : field.value);
     }
-    const text = `${title || name}${must ? ' *' : ''}`;
-    const view = h('div.field', {}, h('label', { for: id }, text), field, description ? h('small.dim', {}, description) : null);
+    const view = h('div.field', {}, h('label', { for: id }, `${label}${required ? ' *' : ''}`), field, description ? h('small.dim', {}, description) : null);
     return { name, view, value };
   });
 }

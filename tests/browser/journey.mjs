@@ -4,6 +4,7 @@
 // Content Security Policy fails each journey.
 
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 
 const require = createRequire(`${process.cwd()}/`);
@@ -16,16 +17,18 @@ const PICTURES = new Map([['story-1440-light', 'panel-light'], ['story-1440-dark
 const problems = [];
 /** Messages of the console that a journey causes itself. */
 let expected = /^$/;
-const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP evil.example 127.0.0.1'] });
 const say = (/** @type {string} */ word) => process.stdout.write(`${word}\n`);
 
-/** A page of a context of its own. */
-async function open(address, options = {}) {
+/** A page of a context of its own. Errors of pages that are not ours are expected. */
+async function open(address, options = {}, isOurs = true) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(LIMIT);
-  page.on('pageerror', (error) => problems.push(error.stack));
-  page.on('console', (message) => message.type() === 'error' && !expected.test(message.text()) && problems.push(message.text()));
+  if (isOurs) {
+    page.on('pageerror', (error) => problems.push(error.stack));
+    page.on('console', (message) => message.type() === 'error' && !expected.test(message.text()) && problems.push(message.text()));
+  }
   await page.goto(address);
   return page;
 }
@@ -49,6 +52,82 @@ async function accessible(page, where) {
   await page.evaluate(readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8'));
   const found = await page.evaluate(() => globalThis.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
   for (const { id, nodes } of found.violations) problems.push(`${where}: ${id}: ${nodes[0].html}`);
+}
+
+/** What a hostile page tries. Each returns what it got, or nothing. `base` is the panel, `stop` stops a worker there. */
+const ATTACKS = {
+  read: ({ base }) => fetch(`${base}/api/live`).then(() => 'an answer', () => null),
+  readWithCookies: ({ base }) => fetch(`${base}/api/live`, { credentials: 'include' }).then(() => 'an answer', () => null),
+  readThePage: ({ base }) => fetch(base).then(() => 'the page', () => null),
+  replay: ({ base, token }) => fetch(`${base}/api/session`, { method: 'POST', body: JSON.stringify({ token }), headers: { 'content-type': 'application/json' } }).then(() => 'a session', () => null),
+  change: ({ base, stop }) => fetch(base + stop, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json' } }).then(() => 'an answer', () => null),
+  simpleChange: ({ base, stop }) => fetch(base + stop, { method: 'POST', mode: 'no-cors', body: '{}' }).then(() => null, () => null),
+  beacon: ({ base, stop }) => navigator.sendBeacon(base + stop, '{}') && null,
+  events: ({ base }) => new Promise((resolve) => {
+    const source = new EventSource(`${base}/api/live`);
+    source.onopen = () => resolve('a stream');
+    source.onerror = () => { source.close(); resolve(null); };
+  }),
+  socket: ({ base }) => new Promise((resolve) => {
+    const socket = new WebSocket(`${base.replace('http', 'ws')}/api/live`);
+    socket.onopen = () => resolve('a socket');
+    socket.onerror = () => resolve(null);
+  }),
+  script: ({ base }) => new Promise((resolve) => {
+    const script = Object.assign(document.createElement('script'), { src: `${base}/app.js`, type: 'module' });
+    script.onload = () => resolve('a script');
+    script.onerror = () => resolve(null);
+    document.body.append(script);
+  }),
+  style: ({ base }) => new Promise((resolve) => {
+    const style = Object.assign(document.createElement('link'), { href: `${base}/style.css`, rel: 'stylesheet' });
+    style.onload = () => resolve('a style');
+    style.onerror = () => resolve(null);
+    document.head.append(style);
+  }),
+  frame: ({ base }) => new Promise((resolve) => {
+    // What is in it is looked at from outside.
+    const frame = Object.assign(document.createElement('iframe'), { src: base });
+    frame.onload = () => resolve(null);
+    document.body.append(frame);
+  }),
+  window: ({ base }) => new Promise((resolve) => {
+    const opened = window.open(base);
+    const look = () => {
+      // The panel's window is cut off from its opener, which then sees it as closed.
+      if (opened.closed) return resolve(null);
+      return performance.now() > 10_000 ? resolve('a window') : requestAnimationFrame(look);
+    };
+    look();
+  }),
+};
+
+/** Opens a page on another port of this host, and lets it try everything. */
+async function attack(host, stop) {
+  const server = createServer((_, response) => response.setHeader('content-type', 'text/html').end('<h1>evil</h1>'));
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', () => resolve(null)); });
+  const evil = await open(`http://${host}:${server.address().port}/`, {}, false);
+  const base = new URL(link).origin;
+  const token = new URL(link).hash.slice('#t='.length);
+  for (const [what, tries] of Object.entries(ATTACKS)) {
+    const got = await evil.evaluate(tries, { base, stop, token });
+    if (got) problems.push(`a page of ${host} got ${got} (${what})`);
+  }
+  for (const frame of evil.frames().slice(1)) {
+    if (!frame.url().startsWith('chrome-error:')) problems.push(`a page of ${host} has ${frame.url()} in a frame`);
+  }
+  // A form leaves the page.
+  const answered = evil.waitForResponse((response) => response.url() === base + stop);
+  await evil.evaluate(({ base, stop }) => {
+    const form = Object.assign(document.createElement('form'), { action: base + stop, method: 'post', enctype: 'text/plain' });
+    form.append(Object.assign(document.createElement('input'), { name: '{"a":"', value: '"}' }));
+    document.body.append(form);
+    form.submit();
+  }, { base, stop });
+  const status = (await answered).status();
+  if (status < 400) problems.push(`a form of ${host} got ${status}`);
+  server.close();
+  server.closeAllConnections();
 }
 
 const journeys = {
@@ -254,22 +333,12 @@ const journeys = {
       if (!/^(https?|mailto):/.test(href) || target !== '_blank' || !rel.includes('noopener')) problems.push(`${href} ${target} ${rel}`);
     }
     if (foreign.length) problems.push(`fetched: ${foreign}`);
-    // A page of another origin: it can neither read, nor frame, nor change anything.
-    const evil = await open('data:text/html,<h1>evil</h1>');
-    const tried = await evil.evaluate(async (base) => {
-      const read = await fetch(`${base}/api/live`).then(() => 'read', () => 'refused');
-      const simple = await fetch(`${base}/api/session`, { method: 'POST', mode: 'no-cors', body: '{}' }).then((answer) => answer.type, () => 'refused');
-      const frame = document.createElement('iframe');
-      frame.src = base;
-      document.body.append(frame);
-      await new Promise((resolve) => { frame.onload = resolve; });
-      let framed = 'empty';
-      try { framed = frame.contentDocument?.body?.innerText || 'empty'; } catch { framed = 'empty'; }
-      return [read, simple, framed];
-    }, new URL(link).origin);
-    if (tried[0] !== 'refused' || !['opaque', 'refused'].includes(tried[1]) || tried[2] !== 'empty') problems.push(`another origin: ${tried}`);
-    // The errors of the evil page are its own.
-    problems.splice(0, problems.length, ...problems.filter((problem) => !/CORS|Failed to load|frame|Refused to|net::ERR/.test(problem)));
+    const [place, worker] = new URL(page.url()).hash.slice(2).split('/');
+    for (const host of ['127.0.0.1', 'evil.example']) await attack(host, `/api/${place}/workers/${worker}/stop`);
+    // A name of the attacker that leads to the panel.
+    const rebound = await open('about:blank', {}, false);
+    const answer = await rebound.goto(link.replace('127.0.0.1', 'evil.example'));
+    if (answer.status() < 400 || await rebound.locator('panel-app').count()) problems.push(`another name: ${answer.status()}`);
   },
 
   /** Wide, narrow, light, dark: nothing stands out of the page, nothing breaks the rules for accessibility. */

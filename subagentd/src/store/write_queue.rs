@@ -32,7 +32,7 @@ pub(super) struct QueueClosed;
 
 /// The outcome of a wait for work.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken<T> {
+pub(super) enum NextWork<T> {
     Work(T),
     /// None came in time.
     Late,
@@ -65,14 +65,14 @@ impl<T> WriteQueue<T> {
     }
 
     /// Takes the next work, and waits for it: at most this time, or without limit.
-    pub(super) fn take(&self, within: Option<Duration>) -> Taken<T> {
+    pub(super) fn take(&self, within: Option<Duration>) -> NextWork<T> {
         let until = within.map(|within| Instant::now() + within);
         let state = self.wait(until, ANY, |state| !state.waiting.is_empty());
         let closed = state.closed;
         match pop(state) {
-            Some(work) => Taken::Work(work),
-            None if closed => Taken::Closed,
-            None => Taken::Late,
+            Some(work) => NextWork::Work(work),
+            None if closed => NextWork::Closed,
+            None => NextWork::Late,
         }
     }
 
@@ -160,17 +160,17 @@ mod tests {
     #[test]
     fn work_is_taken_in_order_and_what_waits_at_the_end_too() {
         let queue = queue();
-        assert_eq!(queue.take(Some(Duration::ZERO)), Taken::Late);
+        assert_eq!(queue.take(Some(Duration::ZERO)), NextWork::Late);
         for work in ["one", "two", "three"] {
             queue.push(work, 1, false).unwrap();
         }
-        assert_eq!(queue.take(None), Taken::Work("one"));
+        assert_eq!(queue.take(None), NextWork::Work("one"));
         queue.close();
         queue.push("four", 1, true).unwrap_err();
         assert_eq!(queue.take_more(LONG, 10), Some("two"));
-        assert_eq!(queue.take(None), Taken::Work("three"));
+        assert_eq!(queue.take(None), NextWork::Work("three"));
         assert_eq!(queue.take_more(LONG, 10), None);
-        assert_eq!(queue.take(None), Taken::Closed);
+        assert_eq!(queue.take(None), NextWork::Closed);
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(queue.lock().wakes_at, 3, "the reader was woken");
         queue.push("two", 1, false).unwrap();
         assert_eq!(pausing.join().unwrap(), Some("one"));
-        assert_eq!(queue.take(None), Taken::Work("two"));
+        assert_eq!(queue.take(None), NextWork::Work("two"));
         assert_eq!(queue.lock().weight, 0);
     }
 
@@ -205,6 +205,6 @@ mod tests {
         queue.push("one", 1, false).unwrap();
         queue.abandon();
         let _ = pausing.join().unwrap();
-        assert_eq!(queue.take(None), Taken::Closed);
+        assert_eq!(queue.take(None), NextWork::Closed);
     }
 }

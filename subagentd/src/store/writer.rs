@@ -17,7 +17,7 @@ use super::error::StoreError;
 use super::events::words::MESSAGE_TYPES;
 use super::recent_workers::RecentWorkers;
 use super::tx::{Notices, Tx};
-use super::write_queue::{Taken, WriteQueue};
+use super::write_queue::{NextWork, WriteQueue};
 
 /// Maximum size of a transaction in events.
 const BATCH_WEIGHT: usize = 256;
@@ -242,16 +242,16 @@ impl WriterState {
                 Some(since) => Some(SYNC_AFTER.saturating_sub(since.elapsed())),
             };
             match self.queue.take(wait) {
-                Taken::Work(WriterWork::Job(job)) => {
+                NextWork::Work(WriterWork::Job(job)) => {
                     let idle = self.batch(job);
                     self.checkpoint(idle);
                     // Chores make progress even under constant load.
                     self.chore();
                 }
-                Taken::Work(WriterWork::Chore(chore)) => self.chores.push_back(chore),
-                Taken::Late if self.is_overdue() => self.sync(),
-                Taken::Late => self.chore(),
-                Taken::Closed => break,
+                NextWork::Work(WriterWork::Chore(chore)) => self.chores.push_back(chore),
+                NextWork::Late if self.is_overdue() => self.sync(),
+                NextWork::Late => self.chore(),
+                NextWork::Closed => break,
             }
         }
         self.chores.clear();

@@ -81,6 +81,19 @@ fn layers_depend_on_what_is_below_them() {
                 "subagentd",
             ],
         ),
+        (
+            "model",
+            &[
+                "tokio",
+                "nix",
+                "rusqlite",
+                "hyper",
+                "axum",
+                "interprocess",
+                "subagent-config",
+                "subagent-runtime",
+            ],
+        ),
         ("config", &["tokio", "rusqlite", "hyper", "axum", "subagent-runtime", "subagentd"]),
         (
             "sandbox",
@@ -210,9 +223,17 @@ fn a_dependency_has_a_reason() {
             assert!(text.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
         }
     }
-    for folder in
-        ["protocol", "config", "panel", "sandbox", "worker-runtime", "subagentd", "subagent-cli", "tests"]
-    {
+    for folder in [
+        "protocol",
+        "model",
+        "config",
+        "panel",
+        "sandbox",
+        "worker-runtime",
+        "subagentd",
+        "subagent-cli",
+        "tests",
+    ] {
         let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
         for name in dependencies(folder, "[dependencies]") {
             let shared = [format!("{name}.workspace = true"), format!("{name} = {{ workspace = true")];

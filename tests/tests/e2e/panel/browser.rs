@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Browser, Running, TestSandbox, say, wait_until};
+use subagent_tests::harness::{Browser, On, Running, TestSandbox, say, wait_until};
 
 use super::super::worktrees::repository;
 use super::{LIMIT, Panel};
@@ -35,15 +35,17 @@ fn said(sandbox: &TestSandbox, worker: &str) -> String {
 }
 
 #[test]
-fn a_question_is_answered_in_the_page() {
+fn a_question_is_answered_in_the_page_and_a_shell_goes_on() {
     let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "approve", &panel.link());
     ready(&journey);
-    let sent = sandbox.send_no_wait(&worker, "!ask execute make clean\nit went on");
+    let send = ["send", &worker, "!ask execute make clean\nit went on"];
+    let shell = sandbox.command("subagent").args(send).at_terminal(100, On::All);
     finish(journey);
-    let _ = sandbox.turn_end(&sent);
+    shell.wait_for("answered by owner: allow");
+    assert_eq!(shell.screen().status.code(), Some(0));
     assert!(said(&sandbox, &worker).contains("allow-once"), "{}", said(&sandbox, &worker));
     drop(panel);
     sandbox.finish();
@@ -166,6 +168,7 @@ fn nothing_that_an_agent_writes_runs() {
     let _ = sandbox.send(&worker, &text.join("\n"));
     let panel = Panel::start(&sandbox, &[]);
     finish(begin(&sandbox, &browser, "hostile", &panel.link()));
+    assert_eq!(sandbox.show(&worker)["state"], "idle", "a page of another origin has stopped it");
     drop(panel);
     sandbox.finish();
 }

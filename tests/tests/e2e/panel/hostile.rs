@@ -1,5 +1,7 @@
 //! A hostile page, a hostile program of another origin: nothing that they send has an effect.
 
+use std::path::Path;
+
 use subagent_tests::harness::TestSandbox;
 
 use super::{Panel, error, get, request};
@@ -21,6 +23,8 @@ const ATTACKS: &[Attack] = &[
     ("POST STOP", &[OURS, "Content-Type: text/plain; application/json"], "{}"),
     ("POST STOP", &[OURS], "{}"),
     ("POST STOP", &[OURS, JSON, "Content-Type: text/plain"], "{}"),
+    // Another port of this host.
+    ("POST STOP", &["Host: 127.0.0.1:1", JSON], "{}"),
     // fetch, with and without what a browser adds.
     ("POST STOP", &[OURS, EVIL, JSON], "{}"),
     ("POST STOP", &[OURS, EVIL, JSON, "Sec-Fetch-Site: cross-site"], "{}"),
@@ -169,6 +173,31 @@ fn what_an_agent_writes_stays_text() {
     }
     drop(panel);
     sandbox.finish();
+}
+
+#[test]
+fn the_daemon_has_no_tcp_socket() {
+    let (sandbox, _) = TestSandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let _ = panel.enter();
+    assert_ne!(tcp_sockets(panel.running.pid()), 0);
+    assert_eq!(tcp_sockets(sandbox.daemon().pid), 0);
+    drop(panel);
+    sandbox.finish();
+}
+
+/// Counts the TCP sockets of a process.
+fn tcp_sockets(pid: i32) -> usize {
+    let tables =
+        ["tcp", "tcp6"].map(|name| std::fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default());
+    let inodes: Vec<String> = tables
+        .iter()
+        .flat_map(|table| table.lines().skip(1))
+        .filter_map(|line| Some(format!("socket:[{}]", line.split_whitespace().nth(9)?)))
+        .collect();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let open = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    open.filter(|file| inodes.iter().any(|inode| Path::new(inode) == file)).count()
 }
 
 #[test]

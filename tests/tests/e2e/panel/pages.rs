@@ -124,15 +124,13 @@ fn a_form_is_answered() {
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
-    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string", "title": "A\u{202e}B\u{200b}C"}}, "required": ["name"]});
     let form = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
     let sent = sandbox.send_no_wait(&worker, &format!("!elicit {form}"));
     let question = live.find("the form", |line| line["questions"].as_array()?.first().cloned());
-    assert_eq!(
-        (&question["kind"], &question["schema"]["required"][0]),
-        (&json!("elicitation"), &json!("name")),
-        "{question}"
-    );
+    let field = &question["fields"][0];
+    assert_eq!((&question["kind"], &field["name"]), (&json!("elicitation"), &json!("name")), "{question}");
+    assert_eq!((&field["label"], &field["required"]), (&json!("ABC"), &json!(true)), "{question}");
     let path =
         format!("/api/{}/workers/{worker}/elicitations/{}", page.place(), question["id"].as_str().unwrap());
     let answered = page.post(&path, &json!({"action": "accept", "content": {"name": "Ada"}}));
