@@ -122,6 +122,10 @@ const KEYS: &[&str] = &[
     "placements.*.command",
     "placements.*.folder",
     "placements.*.lease",
+    "placements.*.template",
+    "placements.*.namespace",
+    "placements.*.context",
+    "placements.*.container",
     "launchers.*.placement",
     "defaults.placement",
 ];

@@ -53,7 +53,7 @@ pub struct PlaceStart<'a> {
     pub program: &'a str,
     /// The word of [`PlaceIdentity`] for this request.
     pub request: &'a str,
-    /// What the place is made from, for an engine with [`PlaceQueue::template`].
+    /// What the place is made from, for an engine with [`super::engine::PlaceQueue::template`].
     pub manifest: PodManifest,
 }
 
