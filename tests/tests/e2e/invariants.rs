@@ -315,7 +315,7 @@ fn numbers_must_have_no_gap() {
     for number in ["1", "5", "(SELECT max(number) FROM events WHERE worker = 1)"] {
         red_after(name, &format!("DELETE FROM events WHERE worker = 1 AND number = {number}"));
     }
-    red_after(name, "UPDATE workers SET number = number + 1 WHERE id = 1");
+    red_after(name, "UPDATE journal_cursors SET number = number + 1 WHERE worker = 1");
     // A record was stored twice (after dropping the index that prevents it), or in another order.
     red_after(
         name,

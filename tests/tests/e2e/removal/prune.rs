@@ -72,6 +72,7 @@ fn many_are_removed_in_several_steps_and_all_of_them_are_reported() {
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY} - 1)
          INSERT INTO workers (worker_id, {columns})
            SELECT printf('w_%010x', n), {columns} FROM n, workers WHERE worker_id = '{one}';
+         INSERT INTO journal_cursors (worker) SELECT id FROM workers WHERE id NOT IN (SELECT worker FROM journal_cursors);
          UPDATE meta SET value = (SELECT max(id) FROM workers) WHERE key = 'worker_key'"
     );
     database.execute_batch(&more).unwrap();
