@@ -36,7 +36,8 @@ pub(crate) fn everything(sandbox: &TestSandbox) -> Vec<String> {
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
     database.busy_timeout(Duration::from_secs(5)).unwrap();
     let tables = [
-        "SELECT concat_ws('|', worker_id, state, desired, incarnation, last_turn, number, stopped_at) FROM workers",
+        "SELECT concat_ws('|', worker_id, state, desired, incarnation, last_turn, stopped_at) FROM workers",
+        "SELECT concat_ws('|', worker_id, number) FROM journal_cursors j JOIN workers w ON w.id = j.worker",
         "SELECT concat_ws('|', worker_id, turn_id, status, cancel_reason) FROM turns t JOIN workers w ON w.id = t.worker",
         "SELECT concat_ws('|', request_id, status, option_id) FROM approvals",
         "SELECT concat_ws('|', controller, epoch, released_at) FROM owners",
