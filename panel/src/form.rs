@@ -149,8 +149,9 @@ impl ShownChoice {
     }
 }
 
+/// Returns the title, or the name if nothing of the title can be seen.
 fn label(title: Option<&str>, name: &str) -> String {
-    one_line(title.filter(|title| !title.trim().is_empty()).unwrap_or(name))
+    title.map(one_line).filter(|title| !title.is_empty()).unwrap_or_else(|| one_line(name))
 }
 
 #[cfg(test)]
@@ -167,7 +168,7 @@ mod tests {
     fn labels_are_clean_and_values_are_those_of_the_agent() {
         let hidden = "A\u{202e}B\u{200b}C";
         let schema = json!({"required": [hidden], "properties": {
-            hidden: {"type": "string", "description": "\u{2066}d", "default": hidden, "format": "email"},
+            hidden: {"type": "string", "title": "\u{200b} ", "description": "\u{2066}d", "default": hidden, "format": "email"},
             "one": {"type": "string", "enum": [hidden, "b"], "enumNames": ["N\u{202e}1"], "default": "b"},
             "many": {"type": "array", "items": {"anyOf": [{"const": hidden, "title": "T\u{200b}1"}, {"const": 2}]}},
         }});

@@ -151,7 +151,9 @@ mod tests {
     fn pausing(queue: &Arc<WriteQueue<&'static str>>) -> thread::JoinHandle<Option<&'static str>> {
         let reader = Arc::clone(queue);
         let pausing = thread::spawn(move || reader.take_more(LONG, 3));
+        let begun = Instant::now();
         while queue.lock().wakes_at != 3 {
+            assert!(begun.elapsed() < LONG, "the reader does not wait");
             thread::yield_now();
         }
         pausing
