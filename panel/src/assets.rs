@@ -43,6 +43,12 @@ pub(crate) fn find(path: &str) -> Option<(&'static str, &'static str)> {
     Some((asset.kind, if path == "/" { &INDEX } else { asset.text }))
 }
 
+/// A hash of all files. A page that has another one is of another version of the panel.
+pub(crate) static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let texts = ASSETS.iter().fold(Sha384::new(), |texts, asset| texts.chain_update(asset.text));
+    STANDARD.encode(texts.finalize())
+});
+
 /// The page. A browser runs a file only if its hash is the one here (Subresource Integrity), and fetches all of them at
 /// once instead of one import after the other.
 static INDEX: LazyLock<String> = LazyLock::new(|| {
@@ -50,7 +56,10 @@ static INDEX: LazyLock<String> = LazyLock::new(|| {
     for line in include_str!("../web/index.html").lines() {
         let loaded = ASSETS.iter().find(|asset| asset.path != "/" && line.contains(asset.path));
         match loaded {
-            None => index.push_str(line),
+            None => {
+                let page = format!("name=\"page\" content=\"{}\"", *PAGE);
+                index.push_str(&line.replace("name=\"page\" content=\"\"", &page));
+            }
             Some(asset) => {
                 let address = format!("\"{}\"", asset.path);
                 index.push_str(&line.replace(&address, &format!("{address} integrity=\"{}\"", hash(asset))));
@@ -127,6 +136,12 @@ mod tests {
             assert_eq!(index.matches(&named).count(), 1, "{} in {index}", asset.path);
         }
         assert_eq!(index.matches("integrity=").count(), ASSETS.len() - 1);
+    }
+
+    #[test]
+    fn the_page_has_the_hash_of_all_files() {
+        let (_, index) = find("/").unwrap();
+        assert_eq!(index.matches(&format!("<meta name=\"page\" content=\"{}\">", *PAGE)).count(), 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ export class Failed extends Error {
   }
 }
 
-/** @type {{session: string, readOnly: boolean} | null} */
+/** @type {{session: string, readOnly: boolean, page: string} | null} */
 let session = read();
 
 function read() {
@@ -37,6 +37,9 @@ export function takeToken() {
 export async function enter(given) {
   session = await request('POST', '/api/session', given);
   sessionStorage.setItem(KEY, JSON.stringify(session));
+  // A page that was open while the panel was replaced has the files of the old one.
+  const own = /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name=page]'));
+  if (own && own.content !== session?.page) location.reload();
 }
 
 export function leave() {

@@ -167,6 +167,11 @@ const journeys = {
     const page = await open(link);
     await row(page, 'demo-1').waitFor();
     for (const key of ['s', 'm', '2']) await page.keyboard.press(key);
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').waitFor();
+    await accessible(page, 'keys');
+    await page.keyboard.press('Escape');
+    await gone(page.getByRole('dialog'));
     await page.keyboard.press('w');
     const dialog = page.getByRole('dialog', { name: 'New run' });
     await dialog.locator('option[value="launcher:demo"]').waitFor({ state: 'attached' });
@@ -204,6 +209,7 @@ const journeys = {
     await tabTo(page, 'Stop');
     await page.keyboard.press('Enter');
     await page.getByRole('dialog', { name: /^Stop demo-1/ }).waitFor();
+    await accessible(page, 'stop?');
     await page.keyboard.press('Shift+Tab');
     await page.keyboard.press('Enter');
     await page.locator('p.note', { hasText: 'This worker is stopped' }).waitFor();
@@ -215,6 +221,80 @@ const journeys = {
     await page.keyboard.press('Enter');
     await page.locator('panel-worker h2', { hasNotText: 'demo-1' }).waitFor();
     await page.locator('panel-item.turn_end').first().waitFor();
+  },
+
+  /** A rule is shown before it is made; a message steers a turn, and a turn is canceled: all by keys. */
+  async steers() {
+    const page = await open(link);
+    await question(page, 'make clean').locator('.rules code', { hasText: 'execute(make clean)' }).waitFor();
+    await page.keyboard.press('i');
+    await page.keyboard.press('a');
+    await gone(question(page, 'make clean'));
+    await page.keyboard.press('l');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('m');
+    await page.keyboard.type('Rather this');
+    await page.keyboard.press('Shift+Enter');
+    await page.keyboard.type('!sleep 3600000');
+    await tabTo(page, 'Steer');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-item.user', { hasText: 'Rather this' }).waitFor();
+    await page.locator('panel-item.turn_end', { hasText: 'Turn canceled' }).waitFor();
+    await tabTo(page, 'Cancel turn');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-item.turn_end', { hasText: 'Turn canceled' }).nth(1).waitFor();
+  },
+
+  /** A long transcript is loaded part by part, and what is read stays where it is. */
+  async older() {
+    const page = await open(link);
+    await row(page, 'demo').click();
+    await page.locator('panel-item.agent', { hasText: 'the end' }).waitFor();
+    const older = page.getByRole('button', { name: 'Load earlier' });
+    const items = page.locator('panel-item');
+    for (let parts = 0; parts === 0 || await older.isVisible(); parts += 1) {
+      const before = await items.count();
+      const first = await items.first().elementHandle();
+      const place = () => first.evaluate((item) => Math.round(item.getBoundingClientRect().top));
+      await older.scrollIntoViewIfNeeded();
+      const was = await place();
+      await older.focus();
+      await page.keyboard.press('Enter');
+      await page.waitForFunction((count) => document.querySelectorAll('panel-item').length > count && !document.querySelector('.older').disabled, before);
+      if (Math.abs(await place() - was) > 2) problems.push(`what was read has moved by ${await place() - was}`);
+    }
+    await page.locator('panel-item.user', { hasText: 'the begin' }).waitFor();
+    const steps = (await page.locator('panel-item.tool').allTextContents()).map((text) => Number(/step-(\d+)/.exec(text)?.[1]));
+    if (steps.join() !== [...steps.keys()].join() || steps.length < 300) problems.push(`the story has the steps ${steps}`);
+  },
+
+  /** A page that is older than the panel loads the files of the new one. */
+  async old() {
+    const page = await open('about:blank');
+    const content = () => page.evaluate(() => document.querySelector('meta[name=page]').content);
+    await page.route('**/*', async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: (await answer.text()).replace(/name="page" content="[^"]*"/, 'name="page" content="old"') });
+    }, { times: 1 });
+    let loads = 0;
+    page.on('load', () => { loads += 1; });
+    await page.goto(link);
+    await row(page, 'demo').waitFor();
+    await page.waitForFunction(() => document.querySelector('meta[name=page]').content !== 'old');
+    await row(page, 'demo').waitFor();
+    if (loads !== 2 || !(await content())) problems.push(`the page was loaded ${loads} times, and is ${await content()}`);
+  },
+
+  /** A task of a worker appears below it while the page is open. */
+  async tree() {
+    const page = await open(link);
+    await row(page, 'Root').waitFor();
+    say('ready');
+    await page.locator('panel-row.depth-1', { hasText: 'Scouting' }).waitFor();
+    await row(page, 'Root').click();
+    await page.getByRole('tab', { name: 'Children 1' }).click();
+    await page.getByRole('row', { name: /^Scouting/ }).waitFor();
+    await accessible(page, 'children');
   },
 
   /** Waiting messages are moved, dropped and sent now. */
@@ -244,6 +324,8 @@ const journeys = {
     const first = await open(address);
     await question(first, 'make clean').waitFor();
     const second = await open(new URL(address).origin);
+    await second.getByLabel('Code').waitFor();
+    await accessible(second, 'sign in');
     await second.getByLabel('Code').fill(code);
     await second.getByRole('button', { name: 'Pair' }).click();
     await question(second, 'make clean').getByRole('button', { name: /Reject/ }).click();
@@ -254,6 +336,8 @@ const journeys = {
   async form() {
     const page = await open(link);
     const form = question(page, 'Who?');
+    await form.waitFor();
+    await accessible(page, 'form');
     await form.getByLabel('Name *').fill('Ada');
     await form.getByLabel('Size').selectOption({ label: 'large' });
     await form.getByRole('button', { name: 'Answer' }).click();

@@ -77,6 +77,57 @@ fn a_run_is_started_read_commented_on_and_stopped_by_keys() {
 }
 
 #[test]
+fn a_rule_is_made_and_a_turn_is_steered_and_canceled_by_keys() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let _ = sandbox.send_no_wait(&worker, "!ask execute make clean\n!sleep 3600000");
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "steers", &panel.link()));
+    let rules = sandbox.run(&["policy", "rules", "list"]).data();
+    assert_eq!(rules["items"][0]["rule"], "execute(make clean)", "{rules}");
+    assert_eq!(sandbox.show(&worker)["state"], "idle");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_long_transcript_is_loaded_part_by_part() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let steps: String = (0..350).map(|step| format!("!tool execute step-{step}\n")).collect();
+    let _ = sandbox.send(&worker, &format!("the begin\n{steps}the end"));
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "older", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_page_of_an_older_panel_is_loaded_again() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, _) = TestSandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "old", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_task_appears_below_its_parent() {
+    let Some(browser) = Browser::find() else { return };
+    let mut sandbox = TestSandbox::new();
+    let root = sandbox.delegating(&json!(true), &["--name", "Root"]);
+    let panel = Panel::start(&sandbox, &[]);
+    let journey = begin(&sandbox, &browser, "tree", &panel.link());
+    ready(&journey);
+    let task = sandbox.task_file("nested", "Scout\u{202e}ing\u{200b}", "background", "!sleep 3600000");
+    let _ = sandbox.send(&root, &sandbox.gives(&task));
+    finish(journey);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
 fn waiting_messages_are_moved_dropped_and_sent_now() {
     let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = TestSandbox::with_worker();
