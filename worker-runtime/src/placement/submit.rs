@@ -4,13 +4,15 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use command_fds::{CommandFdExt as _, FdMapping};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::Deserialize;
 use subagent_protocol::MAX_LINE_BYTES;
@@ -29,6 +31,8 @@ use crate::guard::ancestry;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that processes of an earlier agent may delay the start.
 const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a daemon that sends something before the greeting has done so.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of a failed runtime's standard error in the answer, in bytes.
 const MAX_SAID: u64 = 2048;
 
@@ -40,6 +44,7 @@ const MAX_SAID: u64 = 2048;
 pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     super::set_name(c"subagent-submit");
     let worker = super::worker_id(worker)?;
+    wait_for_daemon()?;
     // The daemon sends the request only after this. A banner may end without a line end.
     let mut stdout = io::stdout();
     stdout.write_all(&[b"\n", MAGIC].concat())?;
@@ -61,6 +66,16 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
     stdout.write_all(&line)
+}
+
+/// Waits until the daemon has sent something. Until then, `kubectl` may drop what it should pass on.
+fn wait_for_daemon() -> io::Result<()> {
+    let limit = PollTimeout::try_from(FIRST_BYTE_TIMEOUT).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(io::stdin().as_fd(), PollFlags::POLLIN)], limit) {
+        // Daemons from before stream protocol 2 send nothing yet.
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the request, or why this version does not understand it.

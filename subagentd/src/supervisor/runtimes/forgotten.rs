@@ -12,7 +12,7 @@ use subagent_protocol::placement::slurm::{self, JOB_FILE, SlurmCluster};
 
 use super::asked::{self, AskedPlace};
 use super::carrier::Carrier;
-use super::queued::{output, successful};
+use super::queued::{look, output, successful};
 use super::stream::unreachable;
 
 /// The state of a pod that was deleted.
@@ -50,7 +50,15 @@ pub(super) async fn proved(
         PlaceQueue::Slurm(slurm) => forgotten_job(carrier, slurm, worker, number).await,
         PlaceQueue::Kubernetes(_) => {
             match asked::read(carrier, worker, number).await? {
-                Some(asked) => proves_absence(&asked, &cluster(carrier, engine).await?)?,
+                Some(mut asked) => {
+                    proves_absence(&asked, &cluster(carrier, engine).await?)?;
+                    // The absence that was seen before may be that of another cluster.
+                    let status = look(carrier, engine, (worker, number), &mut asked.identity).await?;
+                    if status != PlaceStatus::Absent {
+                        return Err(unreachable("the engine knows the pod again", ""));
+                    }
+                    proves_absence(&asked, &cluster(carrier, engine).await?)?;
+                }
                 None if asked::has_ended(carrier, worker, number).await? => {}
                 None => return Err(unreachable("the cluster of the pod is not known", "")),
             }

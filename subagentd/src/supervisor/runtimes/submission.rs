@@ -106,6 +106,10 @@ async fn exchange(
         }
     };
     let begun = Instant::now();
+    if let Some(stdin) = &mut child.stdin {
+        // Says that the client passes bytes on. One that does not read this does not greet either.
+        let _ = stdin.write_all(b"\n").await;
+    }
     let mut said = Vec::new();
     let greeting = timeout(GREETING_TIMEOUT, greeted(&mut stdout, &mut said)).await;
     if !matches!(greeting, Ok(Ok(true))) {

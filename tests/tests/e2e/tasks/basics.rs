@@ -318,8 +318,8 @@ fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_reported_as_lost() {
         (tasks["count"] == 1).then_some(())
     });
     let dies = wait_until("the other to run", SOON, || {
-        let task = world.get("/v1/tasks/dies");
-        (task["status"] == "running").then_some(task)
+        let running = world.get("/v1/tasks?status=running");
+        running["items"].as_array().unwrap().iter().find(|task| task["name"] == "dies").cloned()
     });
     let dies = dies["taskId"].as_str().unwrap();
     world.sandbox.kill(&world.sandbox.runtime(dies));
