@@ -97,7 +97,7 @@ impl<'a> DaemonRequest<'a> {
         let response = connection.begin(self).await?;
         if response.status().is_success() {
             let host = connection.host;
-            return Ok(EventLines { body: response.into_body(), rest: BytesMut::new(), host });
+            return Ok(EventLines { body: response.into_body(), rest: BytesMut::new(), searched: 0, host });
         }
         connection
             .finish(response)
@@ -215,6 +215,8 @@ struct DaemonReply {
 pub(crate) struct EventLines {
     body: Incoming,
     rest: BytesMut,
+    /// Bytes of the rest that have no end of a line: a line may come in thousands of pieces.
+    searched: usize,
     host: Option<Arc<str>>,
 }
 
@@ -248,9 +250,10 @@ impl EventLines {
     /// The daemon's error, or that the stream has broken off.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Event>>, Value> {
         loop {
-            let end = self.rest.iter().rposition(|byte| *byte == b'\n');
+            let end = self.rest[self.searched..].iter().rposition(|byte| *byte == b'\n');
             if let Some(end) = end {
-                let whole = self.rest.split_to(end + 1);
+                let whole = self.rest.split_to(self.searched + end + 1);
+                self.searched = 0;
                 let lines = whole[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
                 let events = lines.filter_map(event_of).collect::<Result<_, _>>().map(Some);
                 return match &self.host {
@@ -258,6 +261,7 @@ impl EventLines {
                     None => events,
                 };
             }
+            self.searched = self.rest.len();
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {

@@ -17,6 +17,7 @@ mod gate;
 mod hook;
 mod inquiry;
 mod live;
+mod page_story;
 mod peer;
 mod presence;
 mod pulse;

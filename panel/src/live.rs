@@ -21,12 +21,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 
 use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
 use crate::daemon::{DaemonRequest, LIMIT, broken_off};
-use crate::errors::{code_of, is_not_found};
+use crate::errors::{self, code_of, is_not_found};
 use crate::far_error;
 use crate::inquiry::Inquiry;
+use crate::page_story::PageStory;
 use crate::pulse::{HostPulse, PATIENCE, within};
 use crate::rows::SentRows;
-use crate::story::{self, PageStory};
+use crate::story;
 
 /// How often daemons that were started meanwhile are looked for.
 const RESCAN: Duration = Duration::from_secs(5);
@@ -193,7 +194,8 @@ impl PlaceStream<'_> {
         let get = |path: String| DaemonRequest::get(path, self.behalf);
         let mut sent = SentRows::default();
         let overview = get("/v1/overview".to_owned());
-        let snapshot: OverviewShown = within(PATIENCE, &address, overview.read(&address)).await?;
+        let snapshot = within(PATIENCE, &address, overview.read(&address)).await;
+        let snapshot: OverviewShown = snapshot.map_err(errors::of_age)?;
         let mut workers = Workers::new(&snapshot);
         let (rows, _) = sent.changes(&workers)?;
         let PanelWorkspace { id, title, is_own, .. } = self.place;
@@ -346,13 +348,16 @@ impl Following {
         let mut events = within(PATIENCE, &address, follow.lines(&address)).await?;
         let mut pulse = HostPulse::new(&address);
         let mut heartbeat = interval(HEARTBEAT);
+        let (mut cursor, mut sent_at): (_, Option<Instant>) = (None, None);
         loop {
+            let frame = sent_at.map_or_else(Instant::now, |last| last + FRAME);
             tokio::select! {
                 error = pulse.lost() => return Err(error.into()),
                 heard = events.next() => match heard? {
                     Some(events) => {
                         pulse.heard();
-                        Self::send_story(&mut story, events, out).await?;
+                        events.iter().for_each(|event| story.take(event));
+                        cursor = events.last().map(|event| event.event_id).or(cursor);
                     }
                     // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
                     None => {
@@ -361,27 +366,17 @@ impl Following {
                         if worker.state != WorkerState::Stopped {
                             return Err(broken_off("the daemon has ended the stream").into());
                         }
-                        say(out, &json!({"ended": true})).await?;
+                        say(out, &json!({"items": story.changes(), "cursor": cursor, "ended": true})).await?;
                         return Ok(());
                     }
                 },
+                () = sleep_until(frame), if story.has_changed() => {
+                    sent_at = Some(Instant::now());
+                    say(out, &json!({"items": story.changes(), "cursor": cursor})).await?;
+                }
                 _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
             }
         }
-    }
-
-    /// Sends what some events have changed: each item once, as it is after all of them.
-    async fn send_story(story: &mut PageStory, events: Vec<Event>, out: &PageSender) -> Result<(), Gone> {
-        let cursor = events.last().map(|event| event.event_id);
-        let mut items: Vec<Value> = Vec::new();
-        for event in &events {
-            let Some(item) = story.take(event) else { continue };
-            match items.iter_mut().find(|known| known["id"] == item["id"]) {
-                None => items.push(item),
-                Some(known) => story::merge(known, item),
-            }
-        }
-        say(out, &json!({"items": items, "cursor": cursor})).await
     }
 
     /// Whether the events behind a cursor are still there.

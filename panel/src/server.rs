@@ -263,7 +263,8 @@ impl BrowserConnection {
             .and_then(|secret| self.shared.doors(|doors| doors.exchange(secret, session.clone(), now)));
         match exchanged {
             Ok(()) => {
-                let data = json!({"session": session, "readOnly": self.shared.read_only, "page": *assets::PAGE});
+                let data =
+                    json!({"session": session, "readOnly": self.shared.read_only, "page": *assets::PAGE});
                 Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})))
             }
             Err(PairingRefusal::Wrong) => {

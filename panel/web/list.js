@@ -160,7 +160,8 @@ class PanelList extends HTMLElement {
   key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
     const at = /** @type {HTMLElement} */ (event.target);
-    if (!step || (at === this.search && event.key.length === 1)) return;
+    // A choice has its own use for arrows and letters.
+    if (!step || at === this.by || (at === this.search && event.key.length === 1)) return;
     event.preventDefault();
     this.move(step);
   }

@@ -176,11 +176,13 @@ class PanelItem extends HTMLElement {
     this.className = kind;
     if (kind === 'user' || kind === 'agent') {
       this.text = h('div.prose');
+      this.cut = h('p.dim', { hidden: true });
       this.at = h('time.dim');
-      this.append(h('div.who', {}, kind === 'user' ? 'You' : 'Agent', this.at), this.text);
+      this.append(h('div.who', {}, kind === 'user' ? 'You' : 'Agent', this.at), this.text, this.cut);
     } else if (kind === 'thought') {
       this.text = h('div.prose');
-      this.append(h('details', {}, h('summary', {}, 'Thought'), this.text));
+      this.cut = h('p.dim', { hidden: true });
+      this.append(h('details', {}, h('summary', {}, 'Thought'), this.text, this.cut));
     } else if (kind === 'tool') {
       this.mark = h('span.mark');
       this.label = h('span.label');
@@ -210,6 +212,8 @@ class PanelItem extends HTMLElement {
       // One node a block: they are counted.
       this.text.append(block instanceof Element ? block : h('span', {}, block));
     }
+    this.cut.hidden = !item.leftOut;
+    say(this.cut, `${item.leftOut} bytes more are left out.`);
   }
 
   /** @param {any} item */

@@ -47,6 +47,34 @@ async function tabTo(page, text, selector = '*') {
   throw new Error(`Tab does not reach ${text || selector}`);
 }
 
+/** Presses Tab until this element has the focus. */
+async function reach(page, locator) {
+  await locator.waitFor();
+  for (let tries = 0; tries < 80; tries += 1) {
+    if (await locator.evaluate((element) => element === document.activeElement)) return;
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`Tab does not reach ${locator}`);
+}
+
+/** Presses Enter on an element, without a pointer. */
+async function press(page, locator) {
+  await reach(page, locator);
+  await page.keyboard.press('Enter');
+}
+
+/** A second page with the session of another one, as a browser makes it when a tab is duplicated. */
+async function duplicate(page, options = {}) {
+  const kept = await page.evaluate(() => ({ ...sessionStorage }));
+  const context = await browser.newContext(options);
+  await context.addInitScript((kept) => Object.entries(kept).forEach(([key, value]) => sessionStorage.setItem(key, value)), kept);
+  const copy = await context.newPage();
+  copy.setDefaultTimeout(LIMIT);
+  copy.on('pageerror', (error) => problems.push(error.stack));
+  await copy.goto(page.url());
+  return copy;
+}
+
 /** No violation of WCAG 2.2 AA. */
 async function accessible(page, where) {
   await page.evaluate(readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8'));
@@ -232,6 +260,7 @@ const journeys = {
     await gone(question(page, 'make clean'));
     await page.keyboard.press('l');
     await page.keyboard.press('Enter');
+    await page.locator('panel-item.question').first().waitFor();
     await page.keyboard.press('m');
     await page.keyboard.type('Rather this');
     await page.keyboard.press('Shift+Enter');
@@ -290,27 +319,27 @@ const journeys = {
     const page = await open(link);
     await row(page, 'Root').waitFor();
     say('ready');
-    await page.locator('panel-row.depth-1', { hasText: 'Scouting' }).waitFor();
+    await page.locator('panel-row.depth-1', { hasText: 'Scout-ing' }).waitFor();
     await row(page, 'Root').click();
     await page.getByRole('tab', { name: 'Children 1' }).click();
     await page.getByRole('row', { name: /^Scouting/ }).waitFor();
     await accessible(page, 'children');
   },
 
-  /** Waiting messages are moved, dropped and sent now. */
+  /** Waiting messages are moved, dropped and sent now, by keys. */
   async queue() {
     const page = await open(link);
     await row(page, 'demo-1').click();
     await page.keyboard.press('5');
     await page.keyboard.press('4');
     const waiting = (text) => page.locator('.turns li', { hasText: text });
-    await waiting('third').getByRole('button', { name: 'Move up' }).click();
+    await press(page, waiting('third').getByRole('button', { name: 'Move up' }));
     await page.locator('.turns li').nth(1).filter({ hasText: 'third' }).waitFor();
-    await waiting('second').getByRole('button', { name: 'Drop' }).click();
+    await press(page, waiting('second').getByRole('button', { name: 'Drop' }));
     await gone(waiting('second'));
     await accessible(page, 'queue');
-    await waiting('third').getByRole('button', { name: 'Send now' }).click();
-    await page.getByRole('dialog', { name: /^Cancel the turn/ }).getByRole('button', { name: 'Send now' }).click();
+    await press(page, waiting('third').getByRole('button', { name: 'Send now' }));
+    await press(page, page.getByRole('dialog', { name: /^Cancel the turn/ }).getByRole('button', { name: 'Send now' }));
     await page.locator('p.empty', { hasText: 'Nothing waits.' }).waitFor();
     await page.keyboard.press('s');
     await page.locator('panel-item.agent', { hasText: 'first' }).waitFor();
@@ -326,9 +355,10 @@ const journeys = {
     const second = await open(new URL(address).origin);
     await second.getByLabel('Code').waitFor();
     await accessible(second, 'sign in');
-    await second.getByLabel('Code').fill(code);
-    await second.getByRole('button', { name: 'Pair' }).click();
-    await question(second, 'make clean').getByRole('button', { name: /Reject/ }).click();
+    await reach(second, second.getByLabel('Code'));
+    await second.keyboard.type(code);
+    await press(second, second.getByRole('button', { name: 'Pair' }));
+    await press(second, question(second, 'make clean').getByRole('button', { name: /Reject/ }));
     await gone(question(first, 'make clean'));
   },
 
@@ -338,9 +368,11 @@ const journeys = {
     const form = question(page, 'Who?');
     await form.waitFor();
     await accessible(page, 'form');
-    await form.getByLabel('Name *').fill('Ada');
-    await form.getByLabel('Size').selectOption({ label: 'large' });
-    await form.getByRole('button', { name: 'Answer' }).click();
+    await reach(page, form.getByLabel('Name *'));
+    await page.keyboard.type('Ada');
+    await reach(page, form.getByLabel('Size'));
+    await page.keyboard.type('large');
+    await press(page, form.getByRole('button', { name: 'Answer' }));
     await gone(form);
   },
 
@@ -362,13 +394,15 @@ const journeys = {
   /** A worker's changes are read and landed; workers are grouped by a tag, and what they used is summed. */
   async land() {
     const page = await open(link);
-    await page.getByLabel('Group workers').selectOption('job');
+    await reach(page, page.getByLabel('Group workers'));
+    await page.keyboard.press('ArrowDown');
     await page.locator('h3.place', { hasText: 'job=login' }).waitFor();
-    await row(page, 'auth').click();
-    await page.getByRole('tab', { name: 'Changes' }).click();
+    await press(page, row(page, 'auth'));
+    await page.getByRole('tab', { name: 'Changes' }).waitFor();
+    await page.keyboard.press('2');
     await page.locator('.patch', { hasText: 'it works' }).waitFor();
-    await page.getByRole('button', { name: 'Land' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Land' }).click();
+    await press(page, page.getByRole('button', { name: 'Land' }));
+    await press(page, page.getByRole('dialog').getByRole('button', { name: 'Land' }));
     await page.locator('p.note', { hasText: 'Landed on main' }).waitFor();
     await page.keyboard.press('u');
     const sums = page.getByRole('dialog', { name: 'Usage' });
@@ -382,11 +416,11 @@ const journeys = {
   async together() {
     const page = await open(link);
     await row(page, 'demo').locator('.clash', { hasText: 'same file as other' }).waitFor();
-    await page.getByRole('link', { name: /^other/ }).click();
+    await press(page, page.getByRole('link', { name: /^other/ }));
     await page.locator('panel-worker .head .problem', { hasText: 'is also edited by' }).waitFor();
     await accessible(page, 'shared');
-    await page.getByRole('button', { name: 'Hand off' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Hand off' }).click();
+    await press(page, page.getByRole('button', { name: 'Hand off' }));
+    await press(page, page.getByRole('dialog').getByRole('button', { name: 'Hand off' }));
     // The worker that is handed off is still in its turn.
     await page.locator('panel-item.turn_end').first().waitFor();
   },
@@ -399,6 +433,76 @@ const journeys = {
     await page.locator('panel-worker h2').waitFor();
     say('ready');
     await page.locator('panel-item.agent', { hasText: 'after the kill' }).waitFor();
+  },
+
+  /** The daemon is replaced by another one of its kind while a page is open. */
+  async replaced() {
+    const page = await open(link);
+    await row(page, 'demo').click();
+    await page.locator('panel-worker h2').waitFor();
+    say('ready');
+    await page.locator('panel-item.agent', { hasText: 'after the restart' }).waitFor();
+    await press(page, page.getByLabel(/^Message/));
+    await page.keyboard.type('To the new one');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-item.agent', { hasText: 'To the new one' }).waitFor();
+  },
+
+  /** A page has no network for an hour. The tab was duplicated: the copy writes meanwhile. */
+  async away() {
+    expected = /ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/;
+    const page = await open('about:blank');
+    await page.clock.install();
+    await page.goto(link);
+    await row(page, 'demo').click();
+    await page.locator('panel-worker h2').waitFor();
+    const copy = await duplicate(page);
+    await copy.locator('panel-worker h2').waitFor();
+    await page.context().setOffline(true);
+    await page.clock.fastForward('01:00:00');
+    await page.locator('.link', { hasText: 'The connection to the panel was lost.' }).waitFor();
+    await copy.keyboard.press('m');
+    await copy.keyboard.type('While it was away');
+    await copy.keyboard.press('Enter');
+    await copy.locator('panel-item.turn_end').first().waitFor();
+    await page.context().setOffline(false);
+    await page.clock.fastForward(10_000);
+    await page.locator('panel-item.turn_end').first().waitFor();
+    await page.locator('.link:empty').waitFor({ state: 'attached' });
+    const said = await page.locator('panel-item.user').allTextContents();
+    if (said.length !== 1 || !said[0].includes('While it was away')) problems.push(`after an hour the page has ${said}`);
+  },
+
+  /** An agent writes faster than a slow page draws, and a line of 32 MiB. */
+  async slow() {
+    const page = await open(link);
+    await row(page, 'demo').click();
+    await page.locator('panel-worker h2').waitFor();
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send('Emulation.setCPUThrottlingRate', { rate: 6 });
+    await devtools.send('Network.enable');
+    await devtools.send('Network.emulateNetworkConditions', { offline: false, latency: 300, downloadThroughput: 500_000, uploadThroughput: 50_000 });
+    say('ready');
+    await page.locator('panel-item.agent', { hasText: 'the end' }).waitFor({ timeout: 6 * LIMIT });
+    await page.locator('panel-item.agent', { hasText: /bytes more are left out/ }).first().waitFor();
+    const size = await page.evaluate(() => document.body.textContent.length);
+    if (size > 5_000_000) problems.push(`the page has ${size} characters`);
+    await page.keyboard.press('m');
+    await page.keyboard.type('It still works');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-item.user', { hasText: 'It still works' }).waitFor();
+  },
+
+  /** Workers of two workspaces of one user. */
+  async workspaces() {
+    const page = await open(link);
+    await page.locator('h3', { hasText: 'elsewhere' }).waitFor();
+    await row(page, 'demo-1').waitFor();
+    await press(page, question(page, 'make there').getByRole('button', { name: /Allow once/ }));
+    await gone(question(page, 'make there'));
+    await press(page, row(page, 'there'));
+    await page.locator('panel-item.agent', { hasText: 'went on there' }).waitFor();
+    await accessible(page, 'workspaces');
   },
 
   /** What an agent writes is text: nothing of it runs, and nothing is fetched. */

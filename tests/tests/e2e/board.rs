@@ -399,9 +399,9 @@ fn hostile_text_does_not_act_on_the_terminal() {
     sandbox.finish();
 }
 
-/// The picture in the document, from the real program. `UPDATE_VIEWS=1` writes it anew.
+/// The pictures in the documents, from the real program. `UPDATE_VIEWS=1` writes it anew.
 #[test]
-fn the_document_shows_the_board() {
+fn the_documents_show_the_board() {
     let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "docs", "!plan Read it|Describe it\n!sleep 3600000");
     start_and_send(&sandbox, "tests", "All tests pass.");
@@ -412,14 +412,18 @@ fn the_document_shows_the_board() {
     board.sees("[y] once");
     board.sees("step 1 of 2");
     let picture = without_times(&board.picture().0, &sandbox);
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("docs/board.md");
-    let text = fs::read_to_string(&file).unwrap();
-    let (before, rest) = text.split_once("```text\n").unwrap();
-    let (known, after) = rest.split_once("\n```").unwrap();
-    if std::env::var_os("UPDATE_VIEWS").is_some() {
-        fs::write(&file, format!("{before}```text\n{picture}\n```{after}")).unwrap();
-    } else {
-        assert_eq!(picture, known, "UPDATE_VIEWS=1 writes docs/board.md anew");
+    // The second one has its first lines.
+    let lines: Vec<&str> = picture.lines().collect();
+    for (document, picture) in [("docs/board.md", picture.clone()), ("README.md", lines[..5].join("\n"))] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(document);
+        let text = fs::read_to_string(&file).unwrap();
+        let (before, rest) = text.split_once("```text\n").unwrap();
+        let (known, after) = rest.split_once("\n```").unwrap();
+        if std::env::var_os("UPDATE_VIEWS").is_some() {
+            fs::write(&file, format!("{before}```text\n{picture}\n```{after}")).unwrap();
+        } else {
+            assert_eq!(picture, known, "UPDATE_VIEWS=1 writes {document} anew");
+        }
     }
     leave(board);
     sandbox.run(&["approve", "login"]).data_of("approval.decided");

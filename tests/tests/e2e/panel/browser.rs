@@ -4,10 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
+use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Browser, On, Running, TestSandbox, say, wait_until};
+use subagent_tests::invariants::Recorder;
 
 use super::super::worktrees::repository;
 use super::{LIMIT, Panel};
+
+/// Memory that a panel may take for a line of 32 MiB.
+const MAX_PANEL_KIB: u64 = 256 * 1024;
 
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -199,6 +204,68 @@ fn the_page_goes_on_when_the_daemon_was_killed() {
     let _ = sandbox.send(&worker, "after the kill");
     finish(journey);
     drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn the_page_goes_on_when_the_daemon_was_replaced() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let journey = begin(&sandbox, &browser, "replaced", &panel.link());
+    ready(&journey);
+    let _ = sandbox.run(&["daemon", "restart"]).data_of("daemon.restarted");
+    let _ = sandbox.send(&worker, "after the restart");
+    finish(journey);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_page_without_network_for_an_hour_shows_what_it_missed() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, _) = TestSandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "away", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_slow_page_keeps_up_with_an_agent_that_writes_much() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let journey = begin(&sandbox, &browser, "slow", &panel.link());
+    ready(&journey);
+    let text = "!line 33554432\n!tool execute between\n!stream 30000\n!tool execute after\nthe end";
+    let _ = sandbox.send_no_wait(&worker, text);
+    finish(journey);
+    let peak = Process::find(panel.running.pid()).unwrap().peak_memory_kib();
+    assert!(peak < MAX_PANEL_KIB, "the panel had {peak} KiB");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn workers_of_two_workspaces_are_on_one_page() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, _) = TestSandbox::with_worker();
+    let other = sandbox.file("elsewhere");
+    std::fs::create_dir_all(other.join(".git")).unwrap();
+    let there = |words: &[&str]| {
+        let command = sandbox.subagent(words).cwd(&other).recorded_by(&Recorder::default());
+        let _ = command.run().data();
+    };
+    let config = sandbox.config_file();
+    there(&["controller", "init"]);
+    there(&["worker", "start", "demo", "--name", "there", "--config", config.to_str().unwrap()]);
+    there(&["send", "there", "!ask execute make there\nwent on there", "-d"]);
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "workspaces", &panel.link()));
+    drop(panel);
+    there(&["worker", "stop", "there"]);
+    there(&["daemon", "stop"]);
     sandbox.finish();
 }
 

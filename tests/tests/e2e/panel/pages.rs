@@ -1,6 +1,11 @@
 //! What a page does: it looks, answers, sends, starts, and goes on when a daemon died.
 
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
+
 use serde_json::{Value, json};
+use subagent_protocol::PROTOCOL;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{LIMIT, PageStream, Panel, error, get, post};
@@ -155,6 +160,54 @@ fn a_page_goes_on_when_the_daemon_died() {
     let sent = page.post(&format!("/api/{}/workers/{worker}/turns", page.place()), &json!({"text": "hello"}));
     assert_eq!(sent.status, 200, "{sent:?}");
     in_state(&mut live, &worker, "idle");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_of_another_age_is_reported_and_its_successor_is_shown() {
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let file = sandbox.state_dir().join("daemon.json");
+    let mut info: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let panel = Panel::start(&sandbox, &[]);
+    let mut live = panel.enter().stream("/api/live");
+    in_state(&mut live, &worker, "idle");
+    // One of the first version understands the protocol and has no overview.
+    let first = sandbox.file("run/first.sock");
+    let listener = UnixListener::bind(&first).unwrap();
+    std::thread::spawn(move || {
+        let unknown = include_str!("../../../fixtures/0.1.0/no_such_path.json");
+        let unknown = (400, unknown.replace("daemon/examination", "overview"));
+        let shown = (200, include_str!("../../../fixtures/0.1.0/daemon_shown.json").to_owned());
+        for stream in listener.incoming() {
+            let (mut stream, mut asked) = (stream.unwrap(), [0; 64 * 1024]);
+            let length = stream.read(&mut asked).unwrap_or_default();
+            let is_known = !String::from_utf8_lossy(&asked[..length]).contains("/v1/overview");
+            let (status, body) = if is_known { &shown } else { &unknown };
+            let head =
+                format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    info["socket"] = json!(first);
+    // Beside the live one: without either, the panel would start one.
+    fs::write(&file, info.to_string()).unwrap();
+    sandbox.kill_daemon();
+    for (protocol, code) in [
+        (info["protocol"].clone(), "DAEMON_TOO_OLD"),
+        (json!(0), "DAEMON_TOO_OLD"),
+        (json!(PROTOCOL + 9), "DAEMON_TOO_NEW"),
+    ] {
+        (info["protocol"], info["oldestProtocol"]) = (protocol.clone(), protocol);
+        fs::write(&file, info.to_string()).unwrap();
+        let down = live.find(code, |line| (line["down"]["code"] == code).then(|| line["down"].clone()));
+        assert!(down["details"]["recommendedAction"].as_str().unwrap().contains("daemon"), "{down}");
+    }
+    fs::remove_file(&file).unwrap();
+    let _ = sandbox.send(&worker, "to the next one");
+    live.find("a new snapshot", |line| {
+        (line["all"] == true && state_of(line, &worker).is_some()).then_some(())
+    });
     drop(panel);
     sandbox.finish();
 }
