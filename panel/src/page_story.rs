@@ -32,12 +32,12 @@ pub(crate) struct PageStory {
     /// Items that have changed since the last look, in the order of their first change.
     changed: Vec<EventId>,
     /// What the page knows of texts.
-    sent: HashMap<EventId, SentText>,
+    sent: HashMap<EventId, TextOnPage>,
 }
 
 /// What the page knows of a text.
 #[derive(Default)]
-struct SentText {
+struct TextOnPage {
     /// The blocks, as they were sent: only what has changed is sent again.
     blocks: Vec<MarkupNode>,
     /// Bytes that were not kept.
@@ -47,7 +47,7 @@ struct SentText {
 impl PageStory {
     pub(crate) fn new(shown: TranscriptShown) -> Self {
         let TranscriptShown { worker_id: worker, mut items, .. } = shown;
-        let mut sent: HashMap<EventId, SentText> = HashMap::new();
+        let mut sent: HashMap<EventId, TextOnPage> = HashMap::new();
         for item in &mut items {
             let left_out = cut(&mut item.text);
             if left_out > 0 {
