@@ -46,13 +46,14 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     let output = DaemonOutput;
     let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain(), limit: None };
     // The daemon speaks first: until then, `kubectl` may drop what it should pass on.
-    let open = match input.message()? {
+    let first = input.message()?;
+    // A banner may end without a line end. Also for a check, which only closes its end.
+    output.write(&[b"\n", MAGIC].concat())?;
+    let open = match first {
         Some(StreamMessage::Control(StreamControl::Open(open))) => open,
         Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the first message must open")),
         None => return Ok(()),
     };
-    // A banner may end without a line end.
-    output.write(&[b"\n", MAGIC].concat())?;
     // The connection may be dead, and nothing else says so to a place.
     input.limit = open.is_kept_alive.then_some(SILENCE_LIMIT);
     let folder = Arc::new(PlacedFolder::create(&there::root(open.root.clone())?, &worker)?);
