@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use subagent_model::{Applied, Workers};
 use subagent_protocol::api::{OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::json::extend;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
-use crate::daemon::{DaemonRequest, LIMIT, broken_off};
+use crate::daemon::{DaemonRequest, EventLines, LIMIT, broken_off};
 use crate::errors::{self, code_of, is_not_found};
 use crate::far_error;
 use crate::inquiry::Inquiry;
@@ -346,9 +346,28 @@ impl Following {
         let mut story = PageStory::new(shown);
         let follow = get(format!("{base}/events?follow=1{from}"));
         let mut events = within(PATIENCE, &address, follow.lines(&address)).await?;
-        let mut pulse = HostPulse::new(&address);
+        let mut cursor = None;
+        let end = self.pass_on(&mut story, &mut cursor, (&address, &mut events), out).await;
+        // Also what came just before the end.
+        if story.has_changed() && !matches!(end, Err(StreamEnd::Page)) {
+            say(out, &json!({"items": story.changes(), "cursor": cursor})).await?;
+        }
+        end?;
+        Ok(say(out, &json!({"ended": true})).await?)
+    }
+
+    /// Passes on what events change, until the stream of a stopped worker ends.
+    async fn pass_on(
+        &self,
+        story: &mut PageStory,
+        cursor: &mut Option<EventId>,
+        (address, events): (&DaemonAddress, &mut EventLines),
+        out: &PageSender,
+    ) -> Result<(), StreamEnd> {
+        let mut pulse = HostPulse::new(address);
         let mut heartbeat = interval(HEARTBEAT);
-        let (mut cursor, mut sent_at): (_, Option<Instant>) = (None, None);
+        // The page goes on behind this event.
+        let (mut passed, mut sent_at): (Option<EventId>, Option<Instant>) = (None, None);
         loop {
             let frame = sent_at.map_or_else(Instant::now, |last| last + FRAME);
             tokio::select! {
@@ -357,24 +376,30 @@ impl Following {
                     Some(events) => {
                         pulse.heard();
                         events.iter().for_each(|event| story.take(event));
-                        cursor = events.last().map(|event| event.event_id).or(cursor);
+                        *cursor = events.last().map(|event| event.event_id).or(*cursor);
                     }
                     // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
                     None => {
-                        let asked = get(base.clone());
-                        let worker: StateOfWorker = within(PATIENCE, &address, asked.read(&address)).await?;
+                        let asked = DaemonRequest::get(format!("/v1/workers/{}", self.worker), &self.behalf);
+                        let worker: StateOfWorker = within(PATIENCE, address, asked.read(address)).await?;
                         if worker.state != WorkerState::Stopped {
                             return Err(broken_off("the daemon has ended the stream").into());
                         }
-                        say(out, &json!({"items": story.changes(), "cursor": cursor, "ended": true})).await?;
                         return Ok(());
                     }
                 },
                 () = sleep_until(frame), if story.has_changed() => {
-                    sent_at = Some(Instant::now());
+                    (passed, sent_at) = (*cursor, Some(Instant::now()));
                     say(out, &json!({"items": story.changes(), "cursor": cursor})).await?;
                 }
-                _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
+                _ = heartbeat.tick() => match passed == *cursor {
+                    true => out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
+                    // Events that are in no item.
+                    false => {
+                        passed = *cursor;
+                        say(out, &json!({"items": [], "cursor": cursor})).await?;
+                    }
+                },
             }
         }
     }

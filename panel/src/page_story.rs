@@ -4,21 +4,21 @@
 use std::collections::HashMap;
 use std::mem;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use subagent_model::{append, item_of};
 use subagent_protocol::api::{StoryItem, StoryKind, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::json::extend;
 
-use crate::render::{MarkupNode, head, tail};
+use crate::render::{MarkupNode, tail};
 use crate::story::{self, MAX_TEXT_BYTES};
 
 /// Items that are kept to be updated; older ones do not change any more.
 const MAX_ITEMS: usize = 1000;
-/// Bytes of text that are kept in them.
+/// Bytes of texts and reports that are kept in them.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of a text that flows. What follows is an item of its own, so that not all is rendered anew.
+/// Bytes of a text that flows. What follows the line is an item of its own, so that not all is rendered anew.
 const MAX_FLOW_BYTES: usize = 32 * 1024;
 /// Bytes that are kept of what a command has printed.
 const MAX_OUTPUT_BYTES: usize = 512 * 1024;
@@ -33,9 +33,11 @@ pub(crate) struct PageStory {
     changed: Vec<EventId>,
     /// What the page knows of texts.
     sent: HashMap<EventId, TextOnPage>,
+    /// At least the bytes of all items.
+    bytes: usize,
 }
 
-/// What the page knows of a text.
+/// What the page knows of a text or an output.
 #[derive(Default)]
 struct TextOnPage {
     /// The blocks, as they were sent: only what has changed is sent again.
@@ -46,15 +48,13 @@ struct TextOnPage {
 
 impl PageStory {
     pub(crate) fn new(shown: TranscriptShown) -> Self {
-        let TranscriptShown { worker_id: worker, mut items, .. } = shown;
-        let mut sent: HashMap<EventId, TextOnPage> = HashMap::new();
-        for item in &mut items {
-            let left_out = cut(&mut item.text);
-            if left_out > 0 {
-                sent.entry(item.event_id).or_default().left_out = left_out;
-            }
+        let TranscriptShown { worker_id: worker, items, .. } = shown;
+        let mut story = Self { worker, items, changed: Vec::new(), sent: HashMap::new(), bytes: 0 };
+        for at in 0..story.items.len() {
+            story.bound(at);
         }
-        Self { worker, items, changed: Vec::new(), sent }
+        story.bytes = story.items.iter().map(size).sum();
+        story
     }
 
     /// Takes the next event.
@@ -63,9 +63,9 @@ impl PageStory {
         if event.worker_id != self.worker {
             return;
         }
-        let Some(mut new) = item_of(event) else { return };
-        let left_out = cut(&mut new.text);
-        let is_full = self.items.last().is_some_and(|last| last.text.len() >= MAX_FLOW_BYTES);
+        let Some(new) = item_of(event) else { return };
+        self.bytes += size(&new);
+        let is_full = self.items.last().is_some_and(|last| is_full(&last.text));
         let at = match is_full && matches!(new.kind, StoryKind::Agent | StoryKind::Thought) {
             true => {
                 self.items.push(new);
@@ -73,19 +73,25 @@ impl PageStory {
             }
             false => append(&mut self.items, new),
         };
-        let Some(item) = self.items.get_mut(at) else { return };
-        if let Some(Value::String(output)) = item.data.get_mut(TERMINAL_OUTPUT)
-            && output.len() > 2 * MAX_OUTPUT_BYTES
-        {
-            *output = tail(output, MAX_OUTPUT_BYTES).0.to_owned();
-        }
-        let id = item.event_id;
-        if left_out > 0 {
-            self.sent.entry(id).or_default().left_out += left_out;
-        }
+        let Some(id) = self.bound(at) else { return };
         if !self.changed.contains(&id) {
             self.changed.push(id);
         }
+    }
+
+    /// Keeps the end of what is long in an item. Returns its id.
+    fn bound(&mut self, at: usize) -> Option<EventId> {
+        let item = self.items.get_mut(at)?;
+        let mut left_out = cut(&mut item.text, MAX_TEXT_BYTES);
+        if let Some(Value::String(output)) = item.data.get_mut(TERMINAL_OUTPUT)
+            && output.len() > 2 * MAX_OUTPUT_BYTES
+        {
+            left_out = cut(output, MAX_OUTPUT_BYTES);
+        }
+        if left_out > 0 {
+            self.sent.entry(item.event_id).or_default().left_out += left_out;
+        }
+        Some(item.event_id)
     }
 
     /// Whether an item has changed since the last look.
@@ -111,21 +117,22 @@ impl PageStory {
             let more = [("from", same.into()), ("blocks", json!(&now[same..])), ("leftOut", left_out.into())];
             extend(&mut shown, more);
             before.blocks = now;
+        } else if let Some(TextOnPage { left_out, .. }) = self.sent.get(&id) {
+            extend(&mut shown, [("leftOut", (*left_out).into())]);
         }
         Some(shown)
     }
 
     fn forget(&mut self) {
-        let bytes: usize = self.items.iter().map(|item| item.text.len()).sum();
-        if self.items.len() > 2 * MAX_ITEMS || bytes > 2 * MAX_BYTES {
+        if self.items.len() > 2 * MAX_ITEMS || self.bytes > 2 * MAX_BYTES {
             let (mut kept, mut bytes) = (0, 0);
-            for item in self.items.iter().rev().take(MAX_ITEMS) {
-                bytes += item.text.len();
-                if kept > 0 && bytes > MAX_BYTES {
+            for size in self.items.iter().rev().take(MAX_ITEMS).map(size) {
+                if kept > 0 && bytes + size > MAX_BYTES {
                     break;
                 }
-                kept += 1;
+                (kept, bytes) = (kept + 1, bytes + size);
             }
+            self.bytes = bytes;
             for old in self.items.drain(..self.items.len() - kept) {
                 self.sent.remove(&old.event_id);
             }
@@ -133,13 +140,36 @@ impl PageStory {
     }
 }
 
-/// Cuts a text that is too long to be shown; returns how many bytes go.
-fn cut(text: &mut String) -> usize {
-    let (shown, left_out) = head(text, MAX_TEXT_BYTES);
-    let length = shown.len();
-    text.truncate(length);
-    text.shrink_to_fit();
+/// Whether a text that flows is long enough: at the end of a line, if one comes.
+fn is_full(text: &str) -> bool {
+    text.len() >= 2 * MAX_FLOW_BYTES || (text.len() >= MAX_FLOW_BYTES && text.ends_with('\n'))
+}
+
+/// Keeps the end of a text; returns how many bytes go.
+fn cut(text: &mut String, limit: usize) -> usize {
+    let (shown, left_out) = tail(text, limit);
+    if left_out > 0 {
+        *text = shown.to_owned();
+    }
     left_out
+}
+
+/// The bytes of an item, roughly.
+fn size(item: &StoryItem) -> usize {
+    item.text.len() + size_of_members(&item.data)
+}
+
+fn size_of_members(members: &Map<String, Value>) -> usize {
+    members.iter().map(|(key, value)| key.len() + size_of_value(value)).sum()
+}
+
+fn size_of_value(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size_of_value).sum(),
+        Value::Object(members) => size_of_members(members),
+        _ => size_of::<Value>(),
+    }
 }
 
 #[cfg(test)]
@@ -162,9 +192,13 @@ mod tests {
         story.changes().pop()
     }
 
-    fn story() -> PageStory {
+    fn shown() -> TranscriptShown {
         let worker_id = "w_0123456789".parse().unwrap();
-        PageStory::new(TranscriptShown { worker_id, items: Vec::new(), before: None, cursor: None })
+        TranscriptShown { worker_id, items: Vec::new(), before: None, cursor: None }
+    }
+
+    fn story() -> PageStory {
+        PageStory::new(shown())
     }
 
     #[test]
@@ -206,6 +240,12 @@ mod tests {
         assert!(first.to_string().len() < 2 * MAX_TEXT_BYTES);
         let end = after(&mut story, &said(2, "the end")).unwrap();
         assert_eq!((&end["id"], &end["leftOut"]), (&json!(EventId(2)), &json!(0)));
+        // What is longer is cut where it flows, too.
+        let snapshot = TranscriptShown { items: vec![item_of(&said(1, &huge)).unwrap()], ..shown() };
+        let mut reloaded = PageStory::new(snapshot);
+        assert_eq!(reloaded.items[0].text.len(), MAX_TEXT_BYTES);
+        reloaded.changed.push(EventId(1));
+        assert_eq!(reloaded.changes()[0]["leftOut"], 3 * MAX_TEXT_BYTES);
         let (mut largest, mut ids) = (0, std::collections::HashSet::new());
         for seq in 3..200_000 {
             story.take(&said(seq, "0123456789 "));
@@ -216,7 +256,7 @@ mod tests {
                 }
             }
         }
-        assert!(largest < 2 * MAX_FLOW_BYTES && ids.len() > 60, "{largest} bytes, {} items", ids.len());
+        assert!(largest < 3 * MAX_FLOW_BYTES && ids.len() > 30, "{largest} bytes, {} items", ids.len());
         let bytes: usize = story.items.iter().map(|item| item.text.len()).sum();
         assert!(bytes <= 2 * MAX_BYTES, "{bytes}");
     }
@@ -229,8 +269,23 @@ mod tests {
             let update = json!({"kind": "tool_call_update", "toolCallId": "1", "terminalOutput": output});
             story.take(&event(seq, EventType::ProgressUpdate, update));
         }
-        let kept = story.items[0].data[TERMINAL_OUTPUT].as_str().unwrap();
+        let kept = story.items[0].data[TERMINAL_OUTPUT].as_str().unwrap().to_owned();
         assert!(kept.ends_with("x99\n") && kept.len() <= 2 * MAX_OUTPUT_BYTES, "{}", kept.len());
+        let printed: usize = (1..100).map(|seq: usize| 64 * 1024 + seq.to_string().len() + 1).sum();
+        assert_eq!(story.changes()[0]["leftOut"], printed - kept.len());
+    }
+
+    #[test]
+    fn large_reports_of_calls_are_forgotten() {
+        let mut story = story();
+        let text = "x".repeat(512 * 1024);
+        for seq in 1..100 {
+            let edit = json!([{"type": "diff", "path": "/x", "oldText": text, "newText": text}]);
+            let call = json!({"kind": "tool_call", "toolCallId": seq.to_string(), "content": edit});
+            assert!(after(&mut story, &event(seq, EventType::ProgressUpdate, call)).is_some());
+        }
+        let bytes: usize = story.items.iter().map(size).sum();
+        assert!(bytes <= 2 * MAX_BYTES && story.sent.is_empty(), "{bytes}");
     }
 
     #[test]

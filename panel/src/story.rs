@@ -8,9 +8,9 @@ use subagent_protocol::json::extend;
 use subagent_protocol::lenient::{self, Lenient, ObjectField};
 use subagent_protocol::tool_content::{PlanReport, PlanStep, ToolCallReport, ToolContent};
 
-use crate::render::{MarkupNode, ansi, head, markdown, patch};
+use crate::render::{MarkupNode, ansi, head, markdown, patch, tail};
 
-/// Bytes of a message or thought that are shown.
+/// Bytes of a message or thought that are shown: its end.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 * 1024;
 /// Bytes of one input or text of a tool call that are shown.
 const MAX_INPUT_BYTES: usize = 16 * 1024;
@@ -27,9 +27,9 @@ fn is_text(kind: StoryKind) -> bool {
     matches!(kind, StoryKind::User | StoryKind::Agent | StoryKind::Thought)
 }
 
-/// The text of an item as blocks, and how many bytes at its end are left out.
+/// The text of an item as blocks, and how many bytes at its beginning are left out.
 pub(crate) fn blocks_of(item: &StoryItem) -> Option<(Vec<MarkupNode>, usize)> {
-    let (shown, left_out) = head(&item.text, MAX_TEXT_BYTES);
+    let (shown, left_out) = tail(&item.text, MAX_TEXT_BYTES);
     is_text(item.kind).then(|| (markdown::blocks(shown), left_out))
 }
 

@@ -39,7 +39,10 @@ export async function enter(given) {
   sessionStorage.setItem(KEY, JSON.stringify(session));
   // A page that was open while the panel was replaced has the files of the old one.
   const own = /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name=page]'));
-  if (own && own.content !== session?.page) location.reload();
+  if (own && own.content !== session?.page) {
+    location.reload();
+    await new Promise(() => {});
+  }
 }
 
 export function leave() {

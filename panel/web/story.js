@@ -83,7 +83,7 @@ class PanelStory extends HTMLElement {
     if (line.all) this.empty();
     this.limit();
     // At the end, what has grown keeps the end in view.
-    if (!this.isAtEnd) this.down.hidden = false;
+    if (!this.isAtEnd && line.items?.length) this.down.hidden = false;
   }
 
   /** A new snapshot: what is older stays if the snapshot begins at or before the cursor, so that nothing is missing. @param {any} line */
@@ -178,11 +178,11 @@ class PanelItem extends HTMLElement {
       this.text = h('div.prose');
       this.cut = h('p.dim', { hidden: true });
       this.at = h('time.dim');
-      this.append(h('div.who', {}, kind === 'user' ? 'You' : 'Agent', this.at), this.text, this.cut);
+      this.append(h('div.who', {}, kind === 'user' ? 'You' : 'Agent', this.at), this.cut, this.text);
     } else if (kind === 'thought') {
       this.text = h('div.prose');
       this.cut = h('p.dim', { hidden: true });
-      this.append(h('details', {}, h('summary', {}, 'Thought'), this.text, this.cut));
+      this.append(h('details', {}, h('summary', {}, 'Thought'), this.cut, this.text));
     } else if (kind === 'tool') {
       this.mark = h('span.mark');
       this.label = h('span.label');
@@ -213,7 +213,7 @@ class PanelItem extends HTMLElement {
       this.text.append(block instanceof Element ? block : h('span', {}, block));
     }
     this.cut.hidden = !item.leftOut;
-    say(this.cut, `${item.leftOut} bytes more are left out.`);
+    say(this.cut, item.leftOut ? `${item.leftOut} bytes before this are left out.` : '');
   }
 
   /** @param {any} item */
@@ -237,7 +237,7 @@ class PanelItem extends HTMLElement {
     if (!this.fold.open || !item || this.drawn === item) return;
     this.drawn = item;
     const input = item.input ? h('pre', {}, item.input) : null;
-    const shown = parts(item.parts, this.cwd);
+    const shown = parts(item.parts, this.cwd, item.leftOut);
     fill(this.inside, input, shown, !input && !shown.length ? h('p.dim', {}, 'It has reported nothing.') : null);
   }
 
@@ -277,12 +277,13 @@ function below(path, cwd) {
   return cwd && path.startsWith(`${cwd}/`) ? path.slice(cwd.length + 1) : path;
 }
 
-/** What a tool call has reported. @param {any[]} list @param {string} [cwd] */
-export function parts(list, cwd = '') {
+/** What a tool call has reported. @param {any[]} list @param {string} [cwd] @param {number} [gone] bytes of an output that are not kept */
+export function parts(list, cwd = '', gone = 0) {
   return (list || []).map((part) => {
     if (part.part === 'diff') return h('div.diff', {}, h('div.path', {}, `${below(part.path, cwd)}${part.new ? ' (new)' : ''}`), lines(part.patch));
     if (part.part === 'note') return h('p.dim', {}, part.text);
-    const cut = part.leftOut ? h('p.dim', {}, `${part.leftOut} bytes before this are left out.`) : null;
+    const before = part.leftOut + gone;
+    const cut = before ? h('p.dim', {}, `${before} bytes before this are left out.`) : null;
     return h('div', {}, cut, h('pre.output', { tabIndex: 0 }, place(part.spans)));
   });
 }

@@ -48,11 +48,12 @@ impl MarkupNode {
     }
 }
 
-/// The end of a text: at most `limit` bytes, from the beginning of a line if there is one; and the bytes left out.
+/// The end of a text: at most `limit` bytes, from the beginning of a line if one begins soon; and the bytes left out.
 pub(crate) fn tail(text: &str, limit: usize) -> (&str, usize) {
     let Some(over) = text.len().checked_sub(limit).filter(|over| *over > 0) else { return (text, 0) };
     let from = text.ceil_char_boundary(over);
-    let from = text[from..].find('\n').map_or(from, |end| from + end + 1);
+    let line = text[from..].find('\n').filter(|end| *end < limit / 4);
+    let from = line.map_or(from, |end| from + end + 1);
     (&text[from..], from)
 }
 

@@ -32,7 +32,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that processes of an earlier agent may delay the start.
 const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a daemon sends something before the greeting, if it does.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a failed runtime's standard error in the answer, in bytes.
 const MAX_SAID: u64 = 2048;
 
@@ -71,10 +71,13 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
 /// Waits until the daemon has sent something. Until then, `kubectl` may drop what it should pass on.
 fn wait_for_daemon() -> io::Result<()> {
     let limit = PollTimeout::try_from(FIRST_BYTE_TIMEOUT).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::new(io::stdin().as_fd(), PollFlags::POLLIN)], limit) {
-        // An older daemon sends nothing before the greeting.
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(error.into()),
+    loop {
+        match poll(&mut [PollFd::new(io::stdin().as_fd(), PollFlags::POLLIN)], limit) {
+            // An older daemon sends nothing before the greeting.
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -193,14 +193,18 @@ fn a_daemon_of_another_age_is_reported_and_its_successor_is_shown() {
     // Beside the live one: without either, the panel would start one.
     fs::write(&file, info.to_string()).unwrap();
     sandbox.kill_daemon();
-    for (protocol, code) in [
-        (info["protocol"].clone(), "DAEMON_TOO_OLD"),
-        (json!(0), "DAEMON_TOO_OLD"),
-        (json!(PROTOCOL + 9), "DAEMON_TOO_NEW"),
+    for (protocol, code, said) in [
+        (info["protocol"].clone(), "DAEMON_TOO_OLD", "than this panel"),
+        (json!(0), "DAEMON_TOO_OLD", "than this command"),
+        (json!(PROTOCOL + 9), "DAEMON_TOO_NEW", "than this command"),
     ] {
         (info["protocol"], info["oldestProtocol"]) = (protocol.clone(), protocol);
-        fs::write(&file, info.to_string()).unwrap();
-        let down = live.find(code, |line| (line["down"]["code"] == code).then(|| line["down"].clone()));
+        fs::write(file.with_extension("new"), info.to_string()).unwrap();
+        fs::rename(file.with_extension("new"), &file).unwrap();
+        let is_said = |down: &Value| {
+            down["code"] == code && down["message"].as_str().is_some_and(|message| message.contains(said))
+        };
+        let down = live.find(code, |line| Some(line["down"].clone()).filter(is_said));
         assert!(down["details"]["recommendedAction"].as_str().unwrap().contains("daemon"), "{down}");
     }
     fs::remove_file(&file).unwrap();
