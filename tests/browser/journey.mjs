@@ -168,8 +168,10 @@ const journeys = {
     await question(page, 'make clean').waitFor();
     // A screen reader hears of it.
     await page.locator('[aria-live=polite]', { hasText: 'demo-1 asks: make clean' }).waitFor({ state: 'attached' });
+    await page.waitForFunction(() => document.title === '(1) subagent');
     await question(page, 'make clean').getByRole('button', { name: /Allow once/ }).click();
     await gone(question(page, 'make clean'));
+    await page.waitForFunction(() => document.title === 'subagent');
   },
 
   /** The same without a pointer, after a reload. */

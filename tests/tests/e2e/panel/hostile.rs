@@ -109,22 +109,31 @@ fn nothing_of_another_origin_has_an_effect() {
 }
 
 #[test]
-fn a_connection_that_no_visible_process_holds_is_refused() {
+fn a_connection_that_no_visible_process_holds_needs_a_flag() {
     let (sandbox, _) = TestSandbox::with_worker();
-    let panel = Panel::start(&sandbox, &[]);
-    let page = panel.enter();
-    let (port, path) = (panel.port, format!("/api/{}/usage", page.place()));
-    page.get(&path);
-    let hidden = std::thread::spawn(move || {
-        // The system shows only the descriptors of the first thread. Some containers forbid the call.
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).ok()?;
-        Some(get(port, &path, &[&page.bearer()]))
-    });
-    if let Some(response) = hidden.join().unwrap() {
-        assert_eq!((response.status, error(&response).as_str()), (403, "FORBIDDEN_ORIGIN"), "{response:?}");
-        assert!(response.body.contains("no visible process holds its connection"), "{response:?}");
+    for (flags, is_refused) in [(&[][..], true), (&["--forwarded"], false)] {
+        let panel = Panel::start(&sandbox, flags);
+        let page = panel.enter();
+        let (port, path) = (panel.port, format!("/api/{}/usage", page.place()));
+        page.get(&path);
+        let hidden = std::thread::spawn(move || {
+            // The system shows only the descriptors of the first thread. Some containers forbid the call.
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).ok()?;
+            Some(get(port, &path, &[&page.bearer()]))
+        });
+        let Some(response) = hidden.join().unwrap() else { continue };
+        if is_refused {
+            assert_eq!(
+                (response.status, error(&response).as_str()),
+                (403, "FORBIDDEN_ORIGIN"),
+                "{response:?}"
+            );
+            assert!(response.body.contains("no visible process holds its connection"), "{response:?}");
+        } else {
+            assert_eq!(response.status, 200, "{response:?}");
+        }
+        drop(panel);
     }
-    drop(panel);
     sandbox.finish();
 }
 
