@@ -7,5 +7,5 @@ mod story;
 mod workers;
 
 pub use activity::Activity;
-pub use story::{append, item_of, join};
+pub use story::{TERMINAL_OUTPUT, append, item_of, join};
 pub use workers::{Applied, Group, Need, OverviewRow, Workers};

@@ -11,8 +11,8 @@ use subagent_protocol::event::{Event, EventType};
 
 /// The key of an event's type in the data of questions and ends of turns.
 const EVENT: &str = "event";
-/// What a command has printed since the update before.
-const TERMINAL_OUTPUT: &str = "terminalOutput";
+/// The key of what a command has printed since the update before. In an item, it has all of it.
+pub const TERMINAL_OUTPUT: &str = "terminalOutput";
 
 /// The item that an event alone makes; `None` for an event that is not in stories.
 #[must_use]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use serde_json::{Map, Value, json};
-use subagent_model::{append, item_of};
+use subagent_model::{TERMINAL_OUTPUT, append, item_of};
 use subagent_protocol::api::{StoryItem, StoryKind, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
@@ -22,8 +22,6 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 const MAX_FLOW_BYTES: usize = 32 * 1024;
 /// Bytes that are kept of what a command has printed.
 const MAX_OUTPUT_BYTES: usize = 512 * 1024;
-/// Where what a command has printed stands in the data of its item.
-const TERMINAL_OUTPUT: &str = "terminalOutput";
 
 /// The newest part of a transcript.
 pub(crate) struct PageStory {
