@@ -1,5 +1,6 @@
 //! What can be wrong with commands of the user: each has a code and advice. Only `gone` is the end.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{TestSandbox, wait_until};
 
@@ -119,13 +120,20 @@ fn a_place_that_does_not_end_is_given_up_by_its_owner() {
     sandbox.init();
     let worker = sandbox.start_on("own");
     let first = engine.only();
-    engine.set("kept", "");
-    let _ = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
-    engine.set("fail-status", "the engine is down");
+    for command in ["submit", "status", "dial"] {
+        engine.set(&format!("fail-{command}"), "the engine is down");
+    }
+    for dial in sandbox.processes().into_iter().filter(|process| process.name == "subagent-dial") {
+        dial.signal(Signal::SIGKILL);
+    }
+    wait_until("the worker to be unreachable", DEADLINE, || {
+        sandbox.show(&worker)["unreachable"].is_object().then_some(())
+    });
     let restart = ["worker", "restart", &worker, "--force", "--accept-duplicate"];
-    let _ = sandbox.run(&restart);
+    let error = sandbox.run(&restart).error("PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["command"], "submit", "{error}");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-    engine.clear("fail-status");
+    // Its owner has accepted that the agent goes on there.
     assert_eq!(engine.live(), [first.as_str()]);
     engine.end(&first);
     sandbox.finish();

@@ -25,10 +25,19 @@ begin() {
     setsid env -i FAKE_PLACE="${1##*/}" sleep 600000 < /dev/null > "$1/log" 2>&1 &
 }
 
-# Kills all processes of the place.
+# Prints the processes of the place.
+inside() {
+    grep -lz "^FAKE_PLACE=${1##*/}\$" /proc/[0-9]*/environ 2> /dev/null | cut -d/ -f3
+}
+
+# Kills all processes of the place, its connections first: nothing there tells the daemon of its end.
 end() {
-    while pids=$(grep -lz "^FAKE_PLACE=${1##*/}\$" /proc/[0-9]*/environ 2> /dev/null | cut -d/ -f3) && [ -n "$pids" ]; do
+    touch "$1/ending"
+    for pid in $(inside "$1"); do
         # They may have ended meanwhile.
+        grep -qx subagent-dial "/proc/$pid/comm" 2> /dev/null && kill -9 "$pid" 2> /dev/null
+    done
+    while pids=$(inside "$1") && [ -n "$pids" ]; do
         kill -9 $pids 2> /dev/null
     done
     echo "it was ended" >> "$1/log"
@@ -59,7 +68,7 @@ status)
     ;;
 dial)
     shift
-    if [ -e "$place/gone" ]; then echo "the place $handle has ended" >&2; exit 1; fi
+    if [ -e "$place/ending" ]; then echo "the place $handle has ended" >&2; exit 1; fi
     path=/usr/bin:/bin
     [ -e "$root/bare" ] || path=$(cat "$root/path"):$path
     home=$place/home

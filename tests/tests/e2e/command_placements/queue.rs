@@ -17,12 +17,12 @@ fn a_worker_that_waits_for_the_engine_says_why_and_starts_later() {
     assert_eq!((&shown["state"], &pending["engine"]), (&"starting".into(), &"command".into()), "{shown}");
     assert_eq!(pending["handle"], engine.only().as_str(), "{shown}");
     wait_for_reason(&sandbox, &worker, "no quota");
-    let accepted = sandbox.send_no_wait(&worker, "hello");
     // The next daemon finds the same place.
     sandbox.kill_daemon();
     wait_for_reason(&sandbox, &worker, "no quota");
     engine.clear("waiting");
-    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    wait_until("the start", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
     assert_eq!((engine.created().len(), engine.calls("submit")), (1, 1));
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
