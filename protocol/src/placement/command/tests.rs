@@ -1,3 +1,5 @@
+//! Tests of the command lines of users, and of what their commands print.
+
 use super::super::client::ClientFailure;
 use super::super::{Engine, Placement};
 use super::*;
