@@ -31,8 +31,17 @@ fn what_is_wrong_with_a_command_is_named() {
     engine.place(&sandbox, json!({"submit": ["/no-such-engine"]}));
     let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
     assert!(error["message"].as_str().unwrap().contains("`submit` (/no-such-engine)"), "{error}");
-    engine.place(&sandbox, json!({}));
     assert!(engine.created().is_empty());
+    engine.place(&sandbox, json!({"dial": ["no-such-engine", "exec"]}));
+    let error = sandbox.try_start_on("own").error("PLACEMENT_UNREACHABLE");
+    assert!(error["message"].as_str().unwrap().contains("`dial` (no-such-engine)"), "{error}");
+    let worker = error["details"]["workerId"].as_str().unwrap().to_owned();
+    // It cannot be asked whom it serves, so its owner ends it.
+    let error = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
+    assert!(error["message"].as_str().unwrap().contains("does not say whom it serves"), "{error}");
+    engine.end(&engine.only());
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    engine.place(&sandbox, json!({}));
     engine.set("bare", "");
     let error = refused(&sandbox, "PLACEMENT_NOT_PREPARED");
     assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("prepare own"), "{error}");
