@@ -2,6 +2,7 @@
 //! one request on standard input after [`crate::stream::MAGIC`], one answer on standard output.
 
 pub mod client;
+pub mod command;
 pub mod engine;
 pub mod kubernetes;
 mod places;
@@ -40,7 +41,7 @@ pub struct Placement {
     pub cwd: String,
     /// Path of `subagent-runtime` there, absolute or `~/...`. Absent: the one that ssh finds where
     /// `placement prepare` of this version puts it, that of this installation in a container, or the one
-    /// in the PATH of a pod's image. The daemon stores the path on a host or cluster that it chose.
+    /// in the PATH of a pod's image or of a place behind commands. The daemon stores the path on a host or cluster that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// How long a runtime there works on without its daemon, in milliseconds. Absent: without a limit
@@ -67,6 +68,8 @@ pub enum Engine {
     Slurm(slurm::SlurmCluster),
     /// `kubectl`, for a pod of a cluster.
     Kubernetes(Box<kubernetes::KubernetesCluster>),
+    /// The user's own commands, for a place of an engine that is not known here.
+    Command(Box<command::UserCommands>),
 }
 
 impl Engine {
@@ -79,6 +82,7 @@ impl Engine {
             Self::Podman(_) => "podman",
             Self::Slurm(_) => "slurm",
             Self::Kubernetes(_) => "kubernetes",
+            Self::Command(_) => "command",
         }
     }
 }
@@ -103,11 +107,21 @@ impl Placement {
         (self.engine != Engine::Loopback).then_some(self)
     }
 
-    /// Returns the same with absolute paths on a file system that the place shares with this machine.
+    /// Returns the same with absolute paths on this machine, and on a file system that the place shares
+    /// with it.
     #[must_use]
     pub fn with_home(mut self, home: Option<&Path>) -> Self {
-        let (Engine::Slurm(slurm), Some(home)) = (&mut self.engine, home) else { return self };
-        for path in [Some(&mut slurm.folder), self.program.as_mut()].into_iter().flatten() {
+        let Some(home) = home else { return self };
+        let paths: Vec<&mut String> = match &mut self.engine {
+            Engine::Slurm(slurm) => {
+                [Some(&mut slurm.folder), self.program.as_mut()].into_iter().flatten().collect()
+            }
+            Engine::Command(commands) => {
+                commands.programs_mut().filter(|path| path.starts_with("~/")).collect()
+            }
+            _ => Vec::new(),
+        };
+        for path in paths {
             if let Some(below) = path.strip_prefix('~') {
                 *path = home.join(below.trim_start_matches('/')).display().to_string();
             }
@@ -122,7 +136,7 @@ impl Placement {
             Engine::Loopback => return None,
             Engine::Ssh(ssh) => (Some(ssh.host.clone()), None),
             Engine::Podman(podman) => (None, Some(podman.image.clone())),
-            Engine::Slurm(_) => (None, None),
+            Engine::Slurm(_) | Engine::Command(_) => (None, None),
             Engine::Kubernetes(cluster) => (None, cluster.image.clone()),
         };
         Some(PlacementView { kind: self.engine.kind().to_owned(), name: self.name.clone(), host, image })
@@ -138,6 +152,7 @@ impl Placement {
             Engine::Podman(podman) => format!("a container of {} (placement `{name}`)", podman.image),
             Engine::Slurm(_) => format!("a Slurm job (placement `{name}`)"),
             Engine::Kubernetes(_) => format!("a pod (placement `{name}`)"),
+            Engine::Command(_) => format!("a place (placement `{name}`)"),
         }
     }
 
@@ -153,7 +168,7 @@ impl Placement {
     pub fn named_in(&self, error: Error) -> Error {
         let error = error.with("placement", self.name.as_str());
         match &self.engine {
-            Engine::Loopback | Engine::Slurm(_) => error,
+            Engine::Loopback | Engine::Slurm(_) | Engine::Command(_) => error,
             Engine::Kubernetes(cluster) => match &cluster.image {
                 Some(image) => error.with("image", image.as_str()),
                 None => error,
@@ -172,12 +187,16 @@ impl Placement {
             Engine::Podman(podman) => podman.problem(),
             Engine::Slurm(slurm) => slurm.problem(),
             Engine::Kubernetes(cluster) => cluster.problem(),
+            Engine::Command(commands) => commands.problem(),
         };
+        let runtime = self.program.as_deref().filter(|_| matches!(self.engine, Engine::Command(_)));
+        let runtime = || runtime.and_then(command::runtime_problem).map(|problem| ("program", problem));
         let path = |field, path: Option<&str>| path.and_then(path_problem).map(|problem| (field, problem));
         let name = self.name.trim().is_empty().then_some(("name", "must not be empty"));
         name.or(engine)
             .or_else(|| path("cwd", Some(&self.cwd)))
             .or_else(|| path("program", self.program.as_deref()))
+            .or_else(runtime)
     }
 
     /// Checks what a request brings.
@@ -209,7 +228,7 @@ fn path_problem(path: &str) -> Option<&'static str> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementView {
-    /// Kind of the placement: `ssh`, `podman`, `slurm` or `kubernetes`.
+    /// Kind of the placement: `ssh`, `podman`, `slurm`, `kubernetes` or `command`.
     pub kind: String,
     /// Name of the placement in the config file at the worker's start.
     pub name: String,

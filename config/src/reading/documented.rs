@@ -126,6 +126,11 @@ const KEYS: &[&str] = &[
     "placements.*.namespace",
     "placements.*.context",
     "placements.*.container",
+    "placements.*.submit",
+    "placements.*.dial",
+    "placements.*.status",
+    "placements.*.cancel",
+    "placements.*.logs",
     "launchers.*.placement",
     "defaults.placement",
 ];

@@ -1,10 +1,12 @@
 //! Reads `placements`: other machines, containers and pods where workers run, and the key `placement`
-//! that selects one. They count only in the user's own file: options of a client can run commands.
+//! that selects one. They count only in the user's own file: options of a client can run commands, and
+//! one kind is commands.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use subagent_protocol::placement::command::{LOGS, REQUIRED, UserCommands};
 use subagent_protocol::placement::kubernetes::{KubernetesCluster, PLACED_IN_POD};
 use subagent_protocol::placement::podman::ContainerEngine;
 use subagent_protocol::placement::slurm::SlurmCluster;
@@ -24,7 +26,7 @@ use crate::start::wire::millis;
 
 pub(crate) const PLACEMENTS: &str = "placements";
 /// The keys of each kind.
-const KEYS: [(&str, &[&str]); 4] = [
+const KEYS: [(&str, &[&str]); 5] = [
     ("ssh", &["kind", "host", "cwd", "args", "program", "lease"]),
     ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program", "lease"]),
     ("slurm", &["kind", "cwd", "args", "folder", "program", "lease"]),
@@ -43,6 +45,7 @@ const KEYS: [(&str, &[&str]); 4] = [
             "lease",
         ],
     ),
+    ("command", &["kind", "cwd", "submit", "dial", "status", "cancel", "logs", "program", "lease"]),
 ];
 /// The name for this machine, which overrides the config.
 pub const LOCAL: &str = "local";
@@ -66,9 +69,9 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
         Some(value) => Ok(required_string(value, || at(key))?.trim().to_owned()),
         None => refuse(at(key), format!("is missing; write {example}")),
     };
-    let kind = required("kind", "`kind: ssh`, `kind: podman`, `kind: slurm` or `kind: kubernetes`")?;
+    let kind = required("kind", "`kind: ssh`, or `podman`, `slurm`, `kubernetes` or `command`")?;
     let Some((_, keys)) = KEYS.iter().find(|(known, _)| *known == kind) else {
-        let known = "must be `ssh`, `podman`, `slurm` or `kubernetes`, the kinds of this version";
+        let known = "must be `ssh`, `podman`, `slurm`, `kubernetes` or `command`, the kinds of this version";
         return refuse(at("kind"), known);
     };
     if let Some(key) = given.keys().find(|key| !keys.contains(&key.as_str())) {
@@ -97,6 +100,12 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
                 image: None,
             }))
         }
+        "command" => {
+            let [submit, dial, status, cancel] = REQUIRED.map(|key| words(given, &field, key));
+            let (submit, dial, status, cancel) = (submit?, dial?, status?, cancel?);
+            let logs = texts(given.get(LOGS), &format!("{field}.{LOGS}"))?;
+            Engine::Command(Box::new(UserCommands { submit, dial, status, cancel, logs }))
+        }
         _ => {
             let image = required("image", "the image as podman takes it")?;
             let mounts = texts(given.get("mounts"), &format!("{field}.mounts"))?;
@@ -114,6 +123,19 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     match placement.problem() {
         Some((key, problem)) => refuse(at(key), problem),
         None => Ok(placement),
+    }
+}
+
+/// Reads a command that the placement must have: a program with its arguments.
+fn words(given: &Map<String, Value>, field: &str, key: &str) -> CheckResult<Vec<String>> {
+    let field = format!("{field}.{key}");
+    match given.get(key).filter(|value| !value.is_null()) {
+        Some(value) => texts(Some(value), &field),
+        None => {
+            let example =
+                "is missing; write a program with its arguments, as `[my-engine, start, \"{name}\"]`";
+            refuse(FieldPath::Field(field), example)
+        }
     }
 }
 
@@ -333,6 +355,37 @@ mod tests {
             ("namespace", json!("A")),
             ("args", json!(["--token=x"])),
             ("folder", json!("x")),
+            ("image", json!("x")),
+        ] {
+            let mut bad = good.clone();
+            bad[key] = value;
+            assert!(read(json!({"one": bad.clone()})).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_placement_of_commands_has_each_of_them() {
+        let good = json!({
+            "kind": "command", "cwd": "/work", "submit": ["vm", "start", "{name}"],
+            "dial": ["~/bin/vm", "ssh", "{handle}"], "status": ["vm", "status"], "cancel": ["vm", "end"],
+        });
+        let found = read(json!({"vm": good.clone()})).unwrap().remove("vm").unwrap();
+        let found = found.with_home(Some(std::path::Path::new("/home/me")));
+        let Engine::Command(commands) = found.engine else { panic!() };
+        assert_eq!((commands.dial[0].as_str(), commands.logs.len()), ("/home/me/bin/vm", 0));
+        for (key, value) in [
+            ("submit", json!(null)),
+            ("dial", json!(null)),
+            ("status", json!([])),
+            ("cancel", json!("vm end")),
+            ("submit", json!(["vm", "{handle}"])),
+            ("dial", json!(["./vm"])),
+            ("dial", json!([" "])),
+            ("logs", json!([""])),
+            ("logs", json!([7])),
+            ("status", json!(["vm", "\0"])),
+            ("program", json!("/a b")),
+            ("args", json!(["x"])),
             ("image", json!("x")),
         ] {
             let mut bad = good.clone();

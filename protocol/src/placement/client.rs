@@ -17,6 +17,8 @@ pub enum ClientFailure<'a> {
     NoClient(&'a str),
     /// The client or the command there ended with this code; `None`: by a signal.
     Exited(Option<i32>, &'a [u8]),
+    /// The user's command of this key ended with this code, and nothing runs there because of it.
+    Refused(&'a str, Option<i32>, &'a [u8]),
     /// Nothing answered in time.
     TimedOut(&'a [u8]),
 }
@@ -34,6 +36,11 @@ impl ClientFailure<'_> {
             placement.named_in(error).with("program", program).with("stderr", said)
         };
         match self {
+            Self::NoClient(why) if matches!(placement.engine, Engine::Command(_)) => {
+                unreachable(format!("a command of the placement `{name}` cannot be started: {why}"))
+                    .with("reason", "command")
+                    .recommend("correct it; a program without a path must be in the daemon's PATH")
+            }
             Self::NoClient(why) => {
                 let client = client(placement);
                 unreachable(format!("`{client}` cannot be started for the placement `{name}`: {why}"))
@@ -58,6 +65,21 @@ impl ClientFailure<'_> {
                 not_prepared(message, cleaned(said))
                     .recommend(format!("run `subagent placement prepare {name}`, which fetches it"))
             }
+            Self::Exited(code, said)
+                if matches!(placement.engine, Engine::Command(_))
+                    && is_of_client(&placement.engine, code, said) =>
+            {
+                ClientFailure::Refused("dial", code, said).error(placement, program)
+            }
+            Self::Refused(key, code, said) => {
+                let (code, said) = (ended_with(code), cleaned(said));
+                let after = after_colon(&said);
+                unreachable(format!("`{key}` of the placement `{name}` ended with {code}{after}"))
+                    .with("reason", "command")
+                    .with("command", key)
+                    .with("stderr", said)
+                    .recommend(format!("correct this command, then {check}"))
+            }
             Self::Exited(code, said) if is_of_client(&placement.engine, code, said) => {
                 let said = match &placement.engine {
                     Engine::Kubernetes(_) => cleaned(&kubernetes::without_log(said)),
@@ -68,7 +90,7 @@ impl ClientFailure<'_> {
                     Engine::Podman(podman) => podman.reason_of(&said, name),
                     Engine::Slurm(_) => slurm::reason_of(&said, &check),
                     Engine::Kubernetes(_) => kubernetes::reason_of(&said, &check),
-                    Engine::Loopback => ("client", check),
+                    Engine::Command(_) | Engine::Loopback => ("client", check),
                 };
                 let failed = if placement.engine.starts_places() { "used" } else { "reached" };
                 unreachable(format!("{place} cannot be {failed}{}", after_colon(&said)))
@@ -77,8 +99,7 @@ impl ClientFailure<'_> {
                     .recommend(advice)
             }
             Self::Exited(code, said) => {
-                let said = cleaned(said);
-                let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"));
+                let (code, said) = (ended_with(code), cleaned(said));
                 let message = format!(
                     "subagent-runtime {} ended with {code}{}",
                     placement.located(),
@@ -103,8 +124,15 @@ pub fn is_of_client(engine: &Engine, code: Option<i32>, said: &[u8]) -> bool {
         (Engine::Slurm(_), Some(_)) => slurm::is_of_client(said),
         (Engine::Kubernetes(_), Some(0)) => false,
         (Engine::Kubernetes(_), Some(_)) => kubernetes::is_of_client(said),
+        // All but the codes for a program that is missing there.
+        (Engine::Command(_), Some(code)) => code != 0 && !NO_PROGRAM.contains(&code),
         (Engine::Loopback, Some(_)) => false,
     }
+}
+
+/// Returns how a process ended, in words.
+fn ended_with(code: Option<i32>) -> String {
+    code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"))
 }
 
 /// Whether the place has no such program.
@@ -112,7 +140,7 @@ fn is_program_missing(engine: &Engine, said: &[u8]) -> bool {
     match engine {
         Engine::Slurm(_) => slurm::is_program_missing(said),
         Engine::Kubernetes(_) => kubernetes::is_program_missing(said),
-        Engine::Loopback | Engine::Ssh(_) | Engine::Podman(_) => false,
+        Engine::Loopback | Engine::Ssh(_) | Engine::Podman(_) | Engine::Command(_) => false,
     }
 }
 
@@ -122,7 +150,7 @@ fn client(placement: &Placement) -> &str {
         Engine::Podman(podman) => podman.client(),
         Engine::Slurm(_) => slurm::CLIENT,
         Engine::Kubernetes(_) => kubernetes::CLIENT,
-        Engine::Ssh(_) | Engine::Loopback => ssh::CLIENT,
+        Engine::Ssh(_) | Engine::Loopback | Engine::Command(_) => ssh::CLIENT,
     }
 }
 

@@ -3,8 +3,11 @@
 
 use std::path::Path;
 
+use super::command::{self, UserCommands};
 use super::kubernetes::{self, KubernetesCluster};
-pub use super::places::{ClientCommand, ClientOutput, PlaceIdentity, PlaceStart, PlaceStatus, place_name};
+pub use super::places::{
+    ClientCommand, ClientOutput, NamedPlace, PlaceIdentity, PlaceStart, PlaceStatus, place_name,
+};
 use super::slurm::{self, SlurmCluster};
 use super::{Engine, Placement};
 
@@ -15,6 +18,8 @@ pub enum PlaceQueue {
     Slurm(SlurmCluster),
     /// Pods of Kubernetes, which share nothing with this machine.
     Kubernetes(Box<KubernetesCluster>),
+    /// Places behind the user's own commands, which share nothing with this machine.
+    Command(Box<UserCommands>),
 }
 
 impl PlaceQueue {
@@ -24,6 +29,7 @@ impl PlaceQueue {
         match self {
             Self::Slurm(_) => "job",
             Self::Kubernetes(_) => "pod",
+            Self::Command(_) => "place",
         }
     }
 
@@ -33,16 +39,22 @@ impl PlaceQueue {
     pub fn place_name(&self, state: &str, worker: &str, incarnation: u64) -> String {
         match self {
             Self::Slurm(_) => place_name(state, worker, incarnation),
-            Self::Kubernetes(_) => kubernetes::pod_name(state, worker, incarnation),
+            // Most engines take such a name.
+            Self::Kubernetes(_) | Self::Command(_) => kubernetes::pod_name(state, worker, incarnation),
         }
     }
 
-    /// Returns the command that shows the place of a name.
+    /// Returns the command that shows the place of a name; `None` if the engine knows it only by its id,
+    /// which is not known.
     #[must_use]
-    pub fn look(&self, name: &str) -> ClientCommand {
+    pub fn look(&self, name: &str, identity: &PlaceIdentity) -> Option<ClientCommand> {
         match self {
-            Self::Slurm(slurm) => slurm.look(name),
-            Self::Kubernetes(cluster) => cluster.look(name),
+            Self::Slurm(slurm) => Some(slurm.look(name)),
+            Self::Kubernetes(cluster) => Some(cluster.look(name)),
+            Self::Command(commands) => {
+                let handle = identity.uid.as_deref()?;
+                Some(commands.look(NamedPlace { name, handle }))
+            }
         }
     }
 
@@ -58,24 +70,41 @@ impl PlaceQueue {
         match self {
             Self::Slurm(_) => output.success.then(|| slurm::status(&String::from_utf8_lossy(output.stdout))),
             Self::Kubernetes(cluster) => cluster.seen(name, identity, output),
+            Self::Command(_) if output.success => command::status(identity.uid.as_deref()?, output.stdout),
+            Self::Command(_) => None,
         }
     }
 
-    /// Returns the engine's own id of the place in what [`Self::look`] or [`Self::start`] has printed,
-    /// if its places have one.
+    /// Returns the engine's own id of the place in what [`Self::look`] has printed, if it is there.
     #[must_use]
     pub fn uid(&self, printed: &[u8]) -> Option<String> {
         match self {
-            Self::Slurm(_) => None,
+            Self::Slurm(_) | Self::Command(_) => None,
             Self::Kubernetes(_) => kubernetes::status::uid(printed),
         }
+    }
+
+    /// Returns the engine's own id of the place in what [`Self::start`] has printed, if it is there.
+    #[must_use]
+    pub fn started_uid(&self, printed: &[u8]) -> Option<String> {
+        match self {
+            Self::Slurm(_) => None,
+            Self::Kubernetes(_) => kubernetes::status::uid(printed),
+            Self::Command(_) => command::handle(printed),
+        }
+    }
+
+    /// Returns whether only [`Self::start`] says the id of a place, and nothing can be asked without it.
+    #[must_use]
+    pub fn is_known_by_uid(&self) -> bool {
+        matches!(self, Self::Command(_))
     }
 
     /// Returns the command that tells the cluster from others; `None` if its places say it themselves.
     #[must_use]
     pub fn identify(&self) -> Option<ClientCommand> {
         match self {
-            Self::Slurm(_) => None,
+            Self::Slurm(_) | Self::Command(_) => None,
             Self::Kubernetes(cluster) => Some(cluster.identify()),
         }
     }
@@ -84,7 +113,7 @@ impl PlaceQueue {
     #[must_use]
     pub fn template(&self) -> Option<&Path> {
         match self {
-            Self::Slurm(_) => None,
+            Self::Slurm(_) | Self::Command(_) => None,
             Self::Kubernetes(cluster) => Some(Path::new(&cluster.template)),
         }
     }
@@ -95,6 +124,7 @@ impl PlaceQueue {
         match self {
             Self::Slurm(slurm) => slurm.start(start),
             Self::Kubernetes(cluster) => cluster.start(start),
+            Self::Command(commands) => commands.start(start),
         }
     }
 
@@ -104,6 +134,8 @@ impl PlaceQueue {
         match self {
             // A second job waits for the end of the first one.
             Self::Slurm(_) => false,
+            // It gives the handle each time.
+            Self::Command(_) => false,
             Self::Kubernetes(_) => kubernetes::is_taken(said),
         }
     }
@@ -115,26 +147,30 @@ impl PlaceQueue {
         match self {
             // A stop cancels the job of this name, which there may not be.
             Self::Slurm(_) => false,
+            // The user's duty.
+            Self::Command(_) => true,
             Self::Kubernetes(_) => kubernetes::is_refused(said),
         }
     }
 
     /// Returns the command that runs a program in a place, with standard input and output as they are.
     #[must_use]
-    pub fn exec(&self, handle: &str, program: &str, words: &[&str]) -> ClientCommand {
+    pub fn exec(&self, place: NamedPlace<'_>, program: &str, words: &[&str]) -> ClientCommand {
         match self {
-            Self::Slurm(slurm) => slurm.exec(handle, program, words),
-            Self::Kubernetes(cluster) => cluster.exec(handle, program, words),
+            Self::Slurm(slurm) => slurm.exec(place.handle, program, words),
+            Self::Kubernetes(cluster) => cluster.exec(place.handle, program, words),
+            Self::Command(commands) => commands.exec(place, program, words),
         }
     }
 
-    /// Returns the command that ends the place of a name; of an engine with [`Self::uid`], only the one
-    /// with this id.
+    /// Returns the command that ends the place of a name; of an engine with [`Self::started_uid`], only the
+    /// one with this id, which is the handle.
     #[must_use]
-    pub fn end(&self, name: &str, uid: &str) -> ClientCommand {
+    pub fn end(&self, place: NamedPlace<'_>) -> ClientCommand {
         match self {
-            Self::Slurm(slurm) => slurm.end(name),
-            Self::Kubernetes(cluster) => cluster.end(name, uid),
+            Self::Slurm(slurm) => slurm.end(place.name),
+            Self::Kubernetes(cluster) => cluster.end(place.name, place.handle),
+            Self::Command(commands) => commands.end(place),
         }
     }
 
@@ -142,29 +178,46 @@ impl PlaceQueue {
     #[must_use]
     pub fn is_ended_before(&self, said: &[u8]) -> bool {
         match self {
-            Self::Slurm(_) => false,
+            Self::Slurm(_) | Self::Command(_) => false,
             Self::Kubernetes(_) => kubernetes::is_deleted(said),
         }
     }
 
-    /// Returns the command that shows the output of a place that has ended; `None` if it is in the
-    /// worker's folder, in the file [`slurm::JOB_LOG`].
+    /// Returns the command that shows the output of a place that has ended; `None` if there is none, or if
+    /// it is in the worker's folder, in the file [`slurm::JOB_LOG`].
     #[must_use]
-    pub fn log(&self, name: &str) -> Option<ClientCommand> {
+    pub fn log(&self, place: NamedPlace<'_>) -> Option<ClientCommand> {
         match self {
             Self::Slurm(_) => None,
-            Self::Kubernetes(cluster) => Some(cluster.log(name)),
+            Self::Kubernetes(cluster) => Some(cluster.log(place.name)),
+            Self::Command(commands) => commands.log(place),
         }
     }
 
     /// Returns whether the worker's folder is at the same path here and in its places, and outlives them:
-    /// the locks in it keep a second runtime from starting. Otherwise only the end of the place does, and
-    /// the engine keeps an ended place until it is asked to end it.
+    /// the locks in it keep a second runtime from starting. Otherwise only the end of the place does.
     #[must_use]
     pub fn shares_folder(&self) -> bool {
         match self {
             Self::Slurm(_) => true,
-            Self::Kubernetes(_) => false,
+            Self::Kubernetes(_) | Self::Command(_) => false,
+        }
+    }
+
+    /// Returns whether the engine keeps an ended place, without a shared folder, until it is asked to end
+    /// it.
+    #[must_use]
+    pub fn keeps_ended(&self) -> bool {
+        matches!(self, Self::Kubernetes(_))
+    }
+
+    /// Returns whether our `hold` is the first process of a place, and starts the runtime. Otherwise the
+    /// processes that a command leaves in a place go on.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Slurm(_) | Self::Kubernetes(_) => true,
+            Self::Command(_) => false,
         }
     }
 
@@ -174,6 +227,7 @@ impl PlaceQueue {
         match self {
             Self::Slurm(_) => state == slurm::COMPLETING,
             Self::Kubernetes(_) => state == kubernetes::status::TERMINATING,
+            Self::Command(_) => false,
         }
     }
 
@@ -183,6 +237,7 @@ impl PlaceQueue {
         match self {
             Self::Slurm(_) => state == slurm::COMPLETED,
             Self::Kubernetes(_) => state == kubernetes::status::COMPLETED,
+            Self::Command(_) => false,
         }
     }
 
@@ -193,6 +248,7 @@ impl PlaceQueue {
         match self {
             Self::Slurm(_) => state == slurm::FAILED,
             Self::Kubernetes(_) => kubernetes::status::is_not_prepared(state),
+            Self::Command(_) => false,
         }
     }
 }
@@ -204,6 +260,7 @@ impl Engine {
         match self {
             Self::Slurm(slurm) => Some(PlaceQueue::Slurm(slurm.clone())),
             Self::Kubernetes(cluster) => Some(PlaceQueue::Kubernetes(cluster.clone())),
+            Self::Command(commands) => Some(PlaceQueue::Command(commands.clone())),
             Self::Loopback | Self::Ssh(_) | Self::Podman(_) => None,
         }
     }
@@ -211,13 +268,13 @@ impl Engine {
     /// Returns whether each runtime has a place of its own, which ends with it.
     #[must_use]
     pub fn starts_places(&self) -> bool {
-        matches!(self, Self::Podman(_) | Self::Slurm(_) | Self::Kubernetes(_))
+        matches!(self, Self::Podman(_) | Self::Slurm(_) | Self::Kubernetes(_) | Self::Command(_))
     }
 
     /// Returns whether processes of a place have other ids there than on the machine that it is on.
     #[must_use]
     pub fn has_own_pids(&self) -> bool {
-        matches!(self, Self::Podman(_) | Self::Kubernetes(_))
+        matches!(self, Self::Podman(_) | Self::Kubernetes(_) | Self::Command(_))
     }
 }
 

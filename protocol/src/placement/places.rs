@@ -17,6 +17,10 @@ pub struct ClientCommand {
     pub arguments: Vec<String>,
     /// Standard input; `None`: the caller's choice.
     pub input: Option<String>,
+    /// Variables that it has beside those of this process. Nothing in them is secret.
+    pub variables: Vec<(&'static str, String)>,
+    /// The key of the placement that has it, if it is a command of the user.
+    pub key: Option<&'static str>,
 }
 
 impl fmt::Debug for ClientCommand {
@@ -28,7 +32,13 @@ impl fmt::Debug for ClientCommand {
 impl ClientCommand {
     /// Returns a command without an input of its own.
     pub(super) fn new(program: &str, arguments: impl IntoIterator<Item = String>) -> Self {
-        Self { program: program.to_owned(), arguments: arguments.into_iter().collect(), input: None }
+        Self {
+            program: program.to_owned(),
+            arguments: arguments.into_iter().collect(),
+            input: None,
+            variables: Vec::new(),
+            key: None,
+        }
     }
 
     /// Returns the command as a line for messages and tests. It is not quoted.
@@ -36,6 +46,15 @@ impl ClientCommand {
     pub fn line(&self) -> String {
         format!("{} {}", self.program, self.arguments.join(" "))
     }
+}
+
+/// A place that is known to its engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedPlace<'a> {
+    /// Our name of the place.
+    pub name: &'a str,
+    /// The engine's id of the place.
+    pub handle: &'a str,
 }
 
 /// A place in a queue that is about to be asked for.

@@ -118,6 +118,14 @@ mod kubernetes {
     mod turns;
 }
 
+mod command_placements {
+    //! Workers in places behind commands of the user.
+    mod bad;
+    mod engine;
+    mod queue;
+    mod turns;
+}
+
 mod slurm {
     //! Workers in jobs of a real Slurm cluster.
     mod bad;

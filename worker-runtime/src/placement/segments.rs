@@ -120,6 +120,12 @@ pub(super) fn remove_before(directory: &Path, segment: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes all segments: the daemon has stored what it wants of them. A place whose end the engine has
+/// proved may have left some on a disk that the next place has too.
+pub(super) fn remove_all(directory: &Path) -> io::Result<()> {
+    remove_before(directory, u64::MAX)
+}
+
 /// Returns the number of the newest segment.
 pub(super) fn newest(directory: &Path) -> Option<u64> {
     segments(directory).map(|(number, _)| number).max()

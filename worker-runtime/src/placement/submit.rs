@@ -144,8 +144,7 @@ fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
         return Ok(failed(SubmitFailure::Busy, "what an earlier agent of this worker left still runs"));
     };
     let begun = folder.serve(&epoch, |record| {
-        // The daemon has stored everything before the segment that this runtime begins.
-        segments::remove_before(folder.path(), start.segment)?;
+        segments::remove_all(folder.path())?;
         record.incarnation = start.incarnation;
         Ok(())
     })?;

@@ -314,6 +314,21 @@ fn a_runtime_that_was_proved_gone_is_not_started_late() {
 }
 
 #[test]
+fn a_journal_that_a_lost_place_left_is_not_in_the_way() {
+    let placed = Placed::new();
+    fs::create_dir_all(placed.folder()).unwrap();
+    let segment = placed.worker.start.segment;
+    for old in [segment, segment + 1] {
+        fs::write(placed.folder().join(format!("{old}.journal")), "old").unwrap();
+    }
+    placed.started();
+    let mut dial = placed.dial(segment, 0);
+    dial.greet(placed.worker.start.generation);
+    dial.until_record(T::Session);
+    assert!(!placed.folder().join(format!("{}.journal", segment + 1)).exists());
+}
+
+#[test]
 fn a_place_without_the_folder_of_a_known_runtime_proves_nothing() {
     let mut placed = Placed::new();
     placed.is_known = true;

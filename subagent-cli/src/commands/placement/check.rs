@@ -8,7 +8,7 @@ use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalRuntime, SHORT, over_ssh};
 use super::steps::{PROBE, PassedStep, folder_of, same_version};
-use super::{NamedPlacement, cluster, container, pod};
+use super::{NamedPlacement, cluster, commands, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -17,7 +17,7 @@ use crate::output::CliOutcome;
 /// Check that workers can run on another machine, in a container or on a cluster
 ///
 /// Looks for the host or image, the runtime of this version and the folder there, and opens and ends a
-/// stream, a container, a job or a pod. It starts no agent: `subagent worker start --on NAME` does.
+/// stream, a container, a job, a pod or a place of your commands. It starts no agent: `subagent worker start --on NAME` does.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -39,6 +39,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
             Engine::Podman(engine) => container::checked(placement, engine, &runtime, &mut steps).await,
             Engine::Slurm(slurm) => cluster::checked(placement, slurm, &program, &mut steps).await,
             Engine::Kubernetes(cluster) => pod::checked(placement, cluster, &program, &mut steps).await,
+            Engine::Command(own) => commands::checked(placement, own, &program, &mut steps).await,
             // No config file has one.
             Engine::Loopback => Ok(()),
         }
@@ -53,7 +54,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
         Engine::Podman(engine) => data["image"] = json!(engine.image),
         Engine::Slurm(slurm) => data["folder"] = json!(slurm.folder),
         Engine::Kubernetes(cluster) => data["image"] = json!(cluster.image),
-        Engine::Loopback => {}
+        Engine::Command(_) | Engine::Loopback => {}
     }
     Ok(CliOutcome::report("placement.checked", data, lines.join("\n")))
 }

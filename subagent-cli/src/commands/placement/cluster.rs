@@ -10,7 +10,7 @@ use subagent_protocol::Code;
 use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::client::cleaned;
-use subagent_protocol::placement::engine::{PlaceQueue, PlaceStart};
+use subagent_protocol::placement::engine::{NamedPlace, PlaceQueue, PlaceStart};
 use subagent_protocol::placement::kubernetes::manifest::PodManifest;
 use subagent_protocol::placement::slurm::{self, JOB_LOG, SlurmCluster};
 use subagent_protocol::placement::ssh::program_beside;
@@ -61,7 +61,8 @@ async fn ran(
             return Err(not_usable(placement, program, folder, &what));
         }
     };
-    let looked = queue::looked_into(placement, queue, (&job, program), found).await;
+    let looked =
+        queue::looked_into(placement, queue, (NamedPlace { name, handle: &job }, program), found).await;
     looked.map_err(|failure| match logged(folder).is_empty() {
         true => failure,
         false => not_usable(placement, program, folder, "its job ended"),

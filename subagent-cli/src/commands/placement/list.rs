@@ -49,6 +49,7 @@ fn listed(one: &Placement) -> Value {
                 "args": cluster.args, "folder": cluster.folder,
             })
         }
+        Engine::Command(commands) => json!(commands),
         Engine::Loopback => json!({}),
     };
     if let (Value::Object(listed), Value::Object(keys)) = (&mut listed, keys) {

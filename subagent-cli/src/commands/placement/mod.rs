@@ -1,7 +1,9 @@
-//! `placement`: other machines, containers, clusters and pods where workers run. No daemon is involved.
+//! `placement`: other machines, containers, clusters, pods and places of own commands where workers run.
+//! No daemon is involved.
 
 mod check;
 mod cluster;
+mod commands;
 mod container;
 mod list;
 mod pod;

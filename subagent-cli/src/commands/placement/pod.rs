@@ -7,7 +7,7 @@ use subagent_config::start::templates;
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::placement::client::cleaned;
-use subagent_protocol::placement::engine::{PlaceQueue, PlaceStart};
+use subagent_protocol::placement::engine::{NamedPlace, PlaceIdentity, PlaceQueue, PlaceStart};
 use subagent_protocol::placement::kubernetes::{KubernetesCluster, PROGRAM};
 
 use super::queue::{self, CheckPlace, run};
@@ -34,7 +34,8 @@ pub(super) async fn checked(
     let word = random::<8>()?;
     let pod = format!("subagent-check-{word}");
     let outcome = ran(placement, (&queue, cluster), (&pod, &word, program), &mut found).await;
-    let ended = queue::end(placement, &queue, &pod, &word).await;
+    let identity = PlaceIdentity { request: word, ..PlaceIdentity::default() };
+    let ended = queue::end(placement, &queue, &pod, &identity).await;
     outcome?;
     ended?;
     found("pod", "created and deleted".to_owned());
@@ -53,10 +54,13 @@ async fn ran(
     let manifest = templates::pod_manifest(&placement.name, template, cluster.container.as_deref())?;
     let start = PlaceStart { name, worker: PROBE, number: 1, folder: &folder, program, request, manifest };
     let state = match queue::started(placement, queue, &start).await? {
-        CheckPlace::Ready(pod) => return queue::looked_into(placement, queue, (&pod, program), found).await,
+        CheckPlace::Ready(pod) => {
+            let place = (NamedPlace { name, handle: &pod }, program);
+            return queue::looked_into(placement, queue, place, found).await;
+        }
         CheckPlace::Ended(state) => state,
     };
-    let log = match queue.log(name) {
+    let log = match queue.log(NamedPlace { name, handle: name }) {
         Some(command) => {
             run(placement, command).await.map(|printed| cleaned(&printed.stdout)).unwrap_or_default()
         }

@@ -13,7 +13,7 @@ use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalProgram, LocalRuntime, SHORT, over_ssh};
-use super::{NamedPlacement, cluster, container, pod};
+use super::{NamedPlacement, cluster, commands, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -26,7 +26,7 @@ const UPLOAD: Duration = Duration::from_secs(600);
 ///
 /// The programs are sent through ssh into ~/.local/share/subagent/runtime there, or copied into the
 /// shared folder of a cluster, in a folder of their version. Earlier versions stay for the workers that they run.
-/// For a pod, it prints the lines that its image needs.
+/// For a pod, it prints the lines that its image needs, and for your own commands what a place needs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,6 +46,7 @@ pub(super) fn run(args: &PlacementPrepareArgs, context: &CliContext) -> Result<C
         }
         Engine::Slurm(cluster) => return cluster::prepared(placement, cluster, &LocalRuntime::read()?),
         Engine::Kubernetes(cluster) => return Ok(pod::prepared(placement, cluster, &LocalRuntime::read()?)),
+        Engine::Command(_) => return Ok(commands::prepared(placement, &LocalRuntime::read()?)),
         Engine::Loopback => return Err(Failure::argument("the loopback needs no preparation")),
     };
     has_no_program(placement)?;

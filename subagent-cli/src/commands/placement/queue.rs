@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
+use subagent_protocol::placement::client::ClientFailure;
 use subagent_protocol::placement::engine::{
-    ClientCommand, ClientOutput, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
+    ClientCommand, ClientOutput, NamedPlace, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
 };
 use subagent_protocol::placement::ssh::path_word;
 use tokio::process::Command;
@@ -39,10 +40,37 @@ pub(super) async fn started(
     queue: &PlaceQueue,
     start: &PlaceStart<'_>,
 ) -> Result<CheckPlace> {
-    run(placement, queue.start(start)).await?;
+    let identity = asked(placement, queue, start).await?;
+    ready(placement, queue, start.name, &identity).await
+}
+
+/// Starts a place, and returns by what it is known again.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE`.
+pub(super) async fn asked(
+    placement: &Placement,
+    queue: &PlaceQueue,
+    start: &PlaceStart<'_>,
+) -> Result<PlaceIdentity> {
+    let said = run(placement, queue.start(start)).await?;
+    let uid = queue.started_uid(&said.stdout);
+    Ok(PlaceIdentity { request: start.request.to_owned(), uid, ..PlaceIdentity::default() })
+}
+
+/// Waits until a place can be used.
+///
+/// # Errors
+/// As [`started`].
+pub(super) async fn ready(
+    placement: &Placement,
+    queue: &PlaceQueue,
+    name: &str,
+    identity: &PlaceIdentity,
+) -> Result<CheckPlace> {
     let begun = Instant::now();
     loop {
-        let (status, _) = look(placement, queue, start.name, start.request).await?;
+        let (status, _) = look(placement, queue, name, identity).await?;
         let last = match status {
             PlaceStatus::Ready { handle } => return Ok(CheckPlace::Ready(handle)),
             PlaceStatus::Gone { state, .. } => return Ok(CheckPlace::Ended(state)),
@@ -67,11 +95,11 @@ pub(super) async fn started(
 pub(super) async fn looked_into(
     placement: &Placement,
     queue: &PlaceQueue,
-    (handle, program): (&str, &str),
+    (place, program): (NamedPlace<'_>, &str),
     found: &mut impl FnMut(&'static str, String),
 ) -> Result<()> {
     let there = |program: &str, words: &[&str]| {
-        remote::run(placement, of(placement, queue.exec(handle, program, words)), None, SHORT)
+        remote::run(placement, of(placement, queue.exec(place, program, words)), None, SHORT)
     };
     let version = there(program, &["--version"]).await?;
     found("runtime", same_version(placement, program, &version)?);
@@ -81,29 +109,48 @@ pub(super) async fn looked_into(
     Ok(())
 }
 
-/// Returns the status of the place of this name and request, and the engine's id of it.
+/// Returns the status of the place of this name and identity, and the engine's id of it.
 pub(super) async fn look(
     placement: &Placement,
     queue: &PlaceQueue,
     name: &str,
-    request: &str,
+    identity: &PlaceIdentity,
 ) -> Result<(PlaceStatus, Option<String>)> {
-    let identity = PlaceIdentity { request: request.to_owned(), ..PlaceIdentity::default() };
-    let client = queue.look(name);
-    let program = client.program.clone();
+    let Some(client) = queue.look(name, identity) else { return Ok((PlaceStatus::Absent, None)) };
+    let (key, program) = (client.key, client.program.clone());
     let printed = remote::output(placement, of(placement, client), None, SHORT).await?;
     let output =
         ClientOutput { success: printed.code == 0, stdout: &printed.stdout, stderr: &printed.stderr };
-    let status = queue.seen(name, &identity, &output);
+    let status = queue.seen(name, identity, &output);
     let uid = queue.uid(&printed.stdout);
-    status.map(|status| (status, uid)).ok_or_else(|| printed.failure(placement, &program))
+    status.map(|status| (status, uid)).ok_or_else(|| failure(placement, (key, &program), &printed))
 }
 
-/// Ends the place of this name and request, if there is one.
-pub(super) async fn end(placement: &Placement, queue: &PlaceQueue, name: &str, request: &str) -> Result<()> {
-    match look(placement, queue, name, request).await? {
+/// The error of a client that failed. `key` is that of a command of the user, whose output is the reason
+/// if it has succeeded.
+fn failure(placement: &Placement, (key, program): (Option<&str>, &str), printed: &Printed) -> Failure {
+    match key {
+        None => printed.failure(placement, program),
+        Some(key) => {
+            let said = if printed.code == 0 { &printed.stdout } else { &printed.stderr };
+            ClientFailure::Refused(key, Some(printed.code), said).error(placement, program).into()
+        }
+    }
+}
+
+/// Ends the place of this name and identity, if there is one.
+pub(super) async fn end(
+    placement: &Placement,
+    queue: &PlaceQueue,
+    name: &str,
+    identity: &PlaceIdentity,
+) -> Result<()> {
+    match look(placement, queue, name, identity).await? {
         (PlaceStatus::Absent, _) => Ok(()),
-        (_, uid) => run(placement, queue.end(name, &uid.unwrap_or_default())).await.map(drop),
+        (_, uid) => {
+            let handle = &uid.unwrap_or_default();
+            run(placement, queue.end(NamedPlace { name, handle })).await.map(drop)
+        }
     }
 }
 
@@ -114,21 +161,26 @@ pub(super) async fn end(placement: &Placement, queue: &PlaceQueue, name: &str, r
 pub(super) async fn run(placement: &Placement, command: ClientCommand) -> Result<Printed> {
     let script = command.input.as_deref().map(written).transpose();
     let script = script.map_err(|error| Failure::new(Code::StorageError, format!("a file: {error}")))?;
-    let client = command.program.clone();
+    let (key, client) = (command.key, command.program.clone());
     let input = script.as_ref().map(tempfile::NamedTempFile::path);
-    let printed = remote::run(placement, of(placement, command), input, SHORT).await?;
-    if printed.code == 0 { Ok(printed) } else { Err(printed.failure(placement, &client)) }
+    let command = of(placement, command);
+    let printed = match key {
+        None => remote::run(placement, command, input, SHORT).await?,
+        Some(_) => remote::output(placement, command, input, SHORT).await?,
+    };
+    if printed.code == 0 { Ok(printed) } else { Err(failure(placement, (key, &client), &printed)) }
 }
 
-fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
+pub(super) fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), text)?;
     Ok(file)
 }
 
 /// Returns a command of a client, without variables that change what its options mean.
-fn of(placement: &Placement, client: ClientCommand) -> Command {
+pub(super) fn of(placement: &Placement, client: ClientCommand) -> Command {
     let mut command = command(&client.program, client.arguments);
+    command.envs(client.variables);
     for name in placement.hidden_variables() {
         command.env_remove(name);
     }

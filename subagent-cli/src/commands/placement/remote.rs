@@ -54,7 +54,7 @@ impl LocalRuntime {
     pub(super) fn program(&self, placement: &Placement) -> String {
         let own = || match &placement.engine {
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
-            Engine::Kubernetes(_) => kubernetes::PROGRAM.to_owned(),
+            Engine::Kubernetes(_) | Engine::Command(_) => kubernetes::PROGRAM.to_owned(),
             Engine::Slurm(cluster) => {
                 slurm::prepared_program(&cluster.folder, env!("CARGO_PKG_VERSION"), &self.own.sha256)
             }

@@ -1,5 +1,5 @@
 //! The commands that bring `subagent-runtime` to the place of a worker: on this machine, by ssh, in a
-//! container, in a job or in a pod. Must not put anything of a start on a command line.
+//! container, in a job, in a pod or by commands of the user. Must not put anything of a start on a command line.
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use subagent_config::environment::passes_on;
 use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::placement::client::{ClientFailure, cleaned, is_of_client};
-use subagent_protocol::placement::engine::{ClientCommand, PlaceQueue, place_name};
+use subagent_protocol::placement::engine::{ClientCommand, NamedPlace, PlaceQueue, place_name};
 use subagent_protocol::placement::kubernetes;
 use subagent_protocol::placement::podman::{self, ContainerEngine, ContainerRun};
 use subagent_protocol::placement::slurm::{self, RELAY};
@@ -36,8 +36,8 @@ pub(super) struct Carrier {
     placement: Placement,
     /// The runtime of this installation.
     runtime: PathBuf,
-    /// The folder of the workers that are placed on this machine or share a folder with it. For a pod,
-    /// it has only what this daemon has asked for.
+    /// The folder of the workers that are placed on this machine or share a folder with it. For a pod or
+    /// a place behind commands, it has only what this daemon has asked for.
     root: PathBuf,
     /// The part of the names of containers, jobs and pods that no other state dir has.
     state: String,
@@ -51,7 +51,7 @@ impl Carrier {
             placement: placement.clone(),
             runtime: setup.runtime_program.clone(),
             root: match &placement.engine {
-                Engine::Kubernetes(_) => placed_root(&setup.state_dir),
+                Engine::Kubernetes(_) | Engine::Command(_) => placed_root(&setup.state_dir),
                 _ => root_of(placement, setup),
             },
             state: hex(&Sha256::digest(setup.state_dir.as_os_str().as_bytes())[..4]),
@@ -140,7 +140,7 @@ impl Carrier {
             // The daemon stores none without a program: see `with_program`.
             Engine::Ssh(_) | Engine::Slurm(_) => "subagent-runtime".to_owned(),
             Engine::Podman(_) => podman::PROGRAM.to_owned(),
-            Engine::Kubernetes(_) => kubernetes::PROGRAM.to_owned(),
+            Engine::Kubernetes(_) | Engine::Command(_) => kubernetes::PROGRAM.to_owned(),
         })
     }
 
@@ -149,7 +149,7 @@ impl Carrier {
         match &self.placement.engine {
             Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) => Some(self.root.clone()),
             Engine::Kubernetes(cluster) => Some(PathBuf::from(&cluster.folder)),
-            Engine::Ssh(_) => None,
+            Engine::Ssh(_) | Engine::Command(_) => None,
         }
     }
 
@@ -164,7 +164,11 @@ impl Carrier {
     fn container(&self) -> Option<&ContainerEngine> {
         match &self.placement.engine {
             Engine::Podman(podman) => Some(podman),
-            Engine::Loopback | Engine::Ssh(_) | Engine::Slurm(_) | Engine::Kubernetes(_) => None,
+            Engine::Loopback
+            | Engine::Ssh(_)
+            | Engine::Slurm(_)
+            | Engine::Kubernetes(_)
+            | Engine::Command(_) => None,
         }
     }
 
@@ -198,12 +202,14 @@ impl Carrier {
     }
 
     /// Returns the command that runs `subagent-runtime submit` there. `handle` is that of a place in a
-    /// queue, where the process that holds the place starts it: a job ends what its commands leave.
+    /// queue. If a process of ours holds the place, that one starts it: a job ends what its commands leave.
     pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64, handle: Option<&str>) -> Command {
         if let (Some(queue), Some(handle)) = (self.queue(), handle) {
+            let place = NamedPlace { name: &self.place_name(worker, incarnation), handle };
             let folder = self.folder_there(worker).display().to_string();
-            let words = [RELAY, &folder, &incarnation.to_string()];
-            return self.client(queue.exec(handle, &self.program(), &words));
+            let relay = [RELAY, &folder, &incarnation.to_string()];
+            let words = if queue.is_held() { relay.as_slice() } else { &["submit", worker.as_str()] };
+            return self.client(queue.exec(place, &self.program(), words));
         }
         match self.container() {
             Some(container) => {
@@ -227,6 +233,7 @@ impl Carrier {
         for name in self.placement.hidden_variables() {
             client.env_remove(name);
         }
+        client.envs(command.variables);
         client
     }
 
@@ -237,7 +244,11 @@ impl Carrier {
 
     fn command(&self, verb: &str, worker: &WorkerId) -> Command {
         match &self.placement.engine {
-            Engine::Loopback | Engine::Podman(_) | Engine::Slurm(_) | Engine::Kubernetes(_) => {
+            Engine::Loopback
+            | Engine::Podman(_)
+            | Engine::Slurm(_)
+            | Engine::Kubernetes(_)
+            | Engine::Command(_) => {
                 clean(Command::new(&self.runtime), [verb, worker.as_str()].map(str::to_owned).into())
             }
             Engine::Ssh(host) => {
@@ -357,6 +368,7 @@ pub(super) fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf 
         Engine::Loopback | Engine::Podman(_) => placed_root(&setup.state_dir),
         Engine::Slurm(slurm) => PathBuf::from(&slurm.folder),
         Engine::Kubernetes(cluster) => PathBuf::from(&cluster.folder),
+        Engine::Command(_) => PathBuf::from(PLACED_THERE),
         Engine::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
     }
 }

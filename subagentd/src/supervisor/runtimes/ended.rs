@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::engine::{PlaceQueue, PlaceStatus};
+use subagent_protocol::placement::client::NO_PROGRAM;
+use subagent_protocol::placement::engine::{NamedPlace, PlaceQueue, PlaceStatus};
 use subagent_protocol::stream::{StreamControl, StreamDecoder, StreamMessage, StreamOpen};
 use subagent_protocol::{Code, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,8 +15,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::asked;
 use super::carrier::Carrier;
+use super::client::{output, successful};
 use super::forgotten;
-use super::queued::{ENDING_TIMEOUT, FIRST_PAUSE, LAST_PAUSE, look, output, successful};
+use super::queued::{ENDING_TIMEOUT, FIRST_PAUSE, LAST_PAUSE, learn_uid, look};
 use super::stream::{fenced, unreachable};
 
 /// Time limit of the question whether a place serves this daemon.
@@ -154,15 +156,19 @@ pub(super) async fn end(
             serves(carrier.dial_here(worker), open).await?;
         }
         // It ends by itself soon after its runtime.
-        return output(carrier, engine.end(&name, ""))
+        return output(carrier, engine.end(NamedPlace { name: &name, handle: "" }))
             .await
             .and_then(|said| successful(carrier, said))
             .map(drop);
     }
+    learn_uid(carrier, engine, (worker, number), &mut asked.identity).await?;
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     let mut is_deleted = false;
     loop {
         let status = look(carrier, engine, (worker, number), &mut asked.identity).await?;
+        if matches!(status, PlaceStatus::Gone { .. }) && !engine.keeps_ended() {
+            return asked::end(carrier, worker, number, &asked.identity).await;
+        }
         if status == PlaceStatus::Absent {
             match forgotten::proved(carrier, engine, worker, number).await {
                 Ok(_) => return asked::end(carrier, worker, number, &asked.identity).await,
@@ -172,13 +178,14 @@ pub(super) async fn end(
             }
         } else if let (false, Some(uid)) = (is_deleted, asked.identity.uid.as_deref()) {
             if let (PlaceStatus::Ready { handle }, Some(open)) = (&status, open) {
-                let dial = engine.exec(handle, &carrier.program(), &["dial", worker.as_str()]);
-                // One that is not in use ends by itself.
-                if serves(carrier.client(dial), open).await?.is_none() {
+                let place = NamedPlace { name: &name, handle };
+                let dial = engine.exec(place, &carrier.program(), &["dial", worker.as_str()]);
+                // One of a pod that is not in use ends by itself.
+                if serves(carrier.client(dial), open).await? == ServedAnswer::Silent {
                     return Err(unreachable("the place does not say whom it serves", ""));
                 }
             }
-            let said = output(carrier, engine.end(&name, uid)).await?;
+            let said = output(carrier, engine.end(NamedPlace { name: &name, handle: uid })).await?;
             // Then the next look says so.
             is_deleted = said.status.success();
             if !is_deleted && !engine.is_ended_before(&said.stderr) {
@@ -200,15 +207,22 @@ pub(super) async fn end(
     }
 }
 
-/// The place has answered, and serves this daemon.
-struct Serves;
+/// What a place that may be in use has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServedAnswer {
+    /// It serves this daemon.
+    Serves,
+    /// It has no program that could serve a daemon.
+    NoProgram,
+    /// No command can be run in it.
+    Silent,
+}
 
-/// Asks the place behind this command whether it serves this daemon. `None` without an answer, as where
-/// the command cannot be run.
+/// Asks the place behind this command whether it serves this daemon.
 ///
 /// # Errors
 /// `FENCED`, `PLACEMENT_UNREACHABLE`.
-async fn serves(mut dial: Command, open: &StreamOpen) -> Result<Option<Serves>> {
+async fn serves(mut dial: Command, open: &StreamOpen) -> Result<ServedAnswer> {
     let exchange = async {
         let dial = dial.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = dial.kill_on_drop(true).spawn().ok()?;
@@ -222,18 +236,19 @@ async fn serves(mut dial: Command, open: &StreamOpen) -> Result<Option<Serves>> 
                 Some(StreamMessage::Control(StreamControl::Fenced { generation })) => {
                     return Some(Err(fenced(generation)));
                 }
-                Some(_) => return Some(Ok(Serves)),
+                Some(_) => return Some(Ok(ServedAnswer::Serves)),
                 None => {}
             }
             bytes.clear();
             if stdout.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
+                let code = child.wait().await.ok()?.code()?;
+                return NO_PROGRAM.contains(&code).then_some(Ok(ServedAnswer::NoProgram));
             }
             decoder.feed(&bytes);
         }
     };
     match timeout(SERVED_TIMEOUT, exchange).await {
-        Ok(answer) => answer.transpose(),
+        Ok(answer) => answer.unwrap_or(Ok(ServedAnswer::Silent)),
         Err(_) => Err(unreachable("the place does not say whom it serves", "")),
     }
 }

@@ -12,7 +12,8 @@ use subagent_protocol::placement::slurm::{self, JOB_FILE, SlurmCluster};
 
 use super::asked::{self, AskedPlace};
 use super::carrier::Carrier;
-use super::queued::{look, output, successful};
+use super::client::{output, successful};
+use super::queued::look;
 use super::stream::unreachable;
 
 /// The state of a pod that was deleted.
@@ -48,6 +49,13 @@ pub(super) async fn proved(
 ) -> Result<PlaceStatus> {
     match engine {
         PlaceQueue::Slurm(slurm) => forgotten_job(carrier, slurm, worker, number).await,
+        PlaceQueue::Command(_) => match asked::has_ended(carrier, worker, number).await? {
+            true => {
+                let handle = carrier.place_name(worker, number);
+                Ok(PlaceStatus::Gone { handle, state: "ended".to_owned() })
+            }
+            false => Err(unreachable("the handle of the place is not known", "")),
+        },
         PlaceQueue::Kubernetes(_) => {
             match asked::read(carrier, worker, number).await? {
                 Some(mut asked) => {

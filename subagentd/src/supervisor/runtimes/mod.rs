@@ -3,6 +3,7 @@
 pub(crate) mod adoption;
 mod asked;
 pub(crate) mod carrier;
+mod client;
 pub(crate) mod daemon_start;
 pub(crate) mod ended;
 mod forgotten;

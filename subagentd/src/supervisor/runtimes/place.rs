@@ -352,7 +352,7 @@ impl PlacedRuntime {
         self.journal_lost = false;
         let incarnation = start.incarnation;
         let (root, supersede) = (self.carrier.root(), self.supersedes);
-        let shared = self.carrier.queue().is_some();
+        let shared = self.carrier.queue().is_some_and(|queue| queue.is_held());
         let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, shared, start };
         let handle = self.handle.take();
         let submitted = match serde_json::to_vec(&request) {

@@ -2,32 +2,29 @@
 //! Only an answer of the engine proves anything; its silence is an error.
 
 use std::path::Path;
-use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use subagent_config::start::templates;
 use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::placement::Engine;
-use subagent_protocol::placement::client::{ClientFailure, cleaned};
+use subagent_protocol::placement::client::cleaned;
 use subagent_protocol::placement::engine::{
-    ClientCommand, ClientOutput, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
+    ClientOutput, NamedPlace, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
 };
 use subagent_protocol::placement::kubernetes::manifest::PodManifest;
 use subagent_protocol::placement::slurm::JOB_LOG;
 use subagent_protocol::{Code, Error, Result};
-use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::asked;
 use super::carrier::Carrier;
+use super::client::{ClientAnswer, output, successful};
 use super::ended::{self, PlaceEnding};
 use super::forgotten;
 use super::stream::{DialTarget, unreachable};
 use crate::supervisor::entropy;
 
-/// Time limit of a command of the engine's client.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time in which an engine with free nodes gives a place. After it, the worker waits visibly.
 const QUICK_START: Duration = Duration::from_secs(2);
 /// Time in which a place that is ending can be expected to have ended.
@@ -74,7 +71,8 @@ pub(super) async fn ask(
     }
     let mut asked = asked::read(carrier, worker, number).await?.unwrap_or_default();
     let status = look(carrier, engine, runtime, &mut asked.identity).await;
-    if asked.given_up && status.is_ok() {
+    let is_named = !engine.is_known_by_uid() || asked.identity.uid.is_some();
+    if asked.given_up && status.is_ok() && is_named {
         asked::take_back(carrier, worker, number).await?;
     }
     let status = match status {
@@ -98,7 +96,7 @@ pub(super) async fn ask(
             waits(&handle, state)
         }
         Ok(PlaceStatus::Gone { handle, state }) => {
-            let log = log_of(carrier, engine, runtime).await;
+            let log = log_of(carrier, engine, runtime, &handle).await;
             if let Err(error) = ended_first(carrier, engine, runtime).await {
                 // The worker's end asks again.
                 tracing::warn!(%worker, number, %error, "the place of a runtime was not ended");
@@ -107,7 +105,7 @@ pub(super) async fn ask(
         }
         Ok(PlaceStatus::Absent) => {
             let handle = confirmed.map(|waited| waited.handle.as_str()).unwrap_or_default();
-            let log = log_of(carrier, engine, runtime).await;
+            let log = log_of(carrier, engine, runtime, handle).await;
             Err(ended_early(carrier, engine, (handle, "not known"), &log))
         }
         // The place may be in the queue.
@@ -145,7 +143,6 @@ async fn request(
         }
     }
     let cluster = forgotten::cluster(carrier, engine).await?;
-    let manifest = manifest(carrier, engine).await?;
     let mut identity = match &earlier {
         // A second request creates no second place, because both have this word.
         Some(asked) if asked.identity.uid.is_none() => asked.identity.clone(),
@@ -157,42 +154,41 @@ async fn request(
     if identity.cluster != cluster {
         return Ok(Err(unreachable("the place was asked for in another cluster or namespace", "")));
     }
+    let manifest = manifest(carrier, engine).await?;
     // Anew, as this request may be the last one that is on its way.
     asked::write(carrier, worker, number, &identity).await?;
-    let (name, program, folder) =
-        (carrier.place_name(worker, number), carrier.program(), carrier.folder_there(worker));
-    let word = identity.request.clone();
-    let start = PlaceStart {
-        name: &name,
-        worker: worker.as_str(),
-        number,
-        folder: &folder,
-        program: &program,
-        request: &word,
-        manifest,
-    };
     let mut is_taken = false;
-    match output(carrier, engine.start(&start)).await {
+    let started = start(carrier, engine, (worker, number), &identity, manifest).await;
+    subagent_failpoint::hit("queued.after_start");
+    match started {
         Ok(said) if said.status.success() => {
-            if let Some(uid) = engine.uid(&said.stdout) {
-                identity.uid = Some(uid);
-                asked::write(carrier, worker, number, &identity).await?;
+            take_uid(carrier, engine, (worker, number), &mut identity, &said).await?;
+            if engine.is_known_by_uid() && earlier.as_ref().is_some_and(|asked| asked.given_up) {
+                asked::take_back(carrier, worker, number).await?;
             }
         }
         Ok(said) if engine.is_asked_before(&said.stderr) => is_taken = true,
         Ok(said) => {
-            let is_refused = engine.is_refused(&said.stderr);
-            let error = carrier.failure(ClientFailure::Exited(said.status.code(), &said.stderr));
+            // One that was killed may have asked.
+            let is_refused = said.status.code().is_some() && engine.is_refused(&said.stderr);
+            let error = carrier.failure(said.failure());
             if is_refused && earlier.is_none() {
                 // Nothing needs to be ended. If the file stays, a stop asks for an end.
                 let _ = asked::remove(carrier, worker, number).await;
             }
             return if is_refused || !is_silence(&error) { Err(error) } else { Ok(Err(error)) };
         }
-        Err(error) => return if is_silence(&error) { Ok(Err(error)) } else { Err(error) },
+        Err(error) if is_silence(&error) => return Ok(Err(error)),
+        Err(error) => {
+            if reason(&error) == Some("command") && earlier.is_none() {
+                // The command was not started.
+                let _ = asked::remove(carrier, worker, number).await;
+            }
+            return Err(error);
+        }
     }
-    subagent_failpoint::hit("queued.after_start");
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+    let name = carrier.place_name(worker, number);
     loop {
         let status = look(carrier, engine, (worker, number), &mut identity).await;
         if is_taken && matches!(status, Ok(PlaceStatus::Absent)) {
@@ -209,6 +205,70 @@ async fn request(
         sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
     }
+}
+
+/// Asks the engine for the place of a runtime.
+async fn start(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+    identity: &PlaceIdentity,
+    manifest: PodManifest,
+) -> Result<ClientAnswer> {
+    let start = PlaceStart {
+        name: &carrier.place_name(worker, number),
+        worker: worker.as_str(),
+        number,
+        folder: &carrier.folder_there(worker),
+        program: &carrier.program(),
+        request: &identity.request,
+        manifest,
+    };
+    output(carrier, engine.start(&start)).await
+}
+
+/// Stores the engine's id of a place that was started.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE` if nothing else says it and it is missing. `STORAGE_ERROR`.
+async fn take_uid(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+    identity: &mut PlaceIdentity,
+    said: &ClientAnswer,
+) -> Result<()> {
+    let Some(uid) = engine.started_uid(&said.stdout) else {
+        let what = "`submit` has printed no handle, so that a place of this name may run";
+        return match engine.is_known_by_uid() {
+            false => Ok(()),
+            true => Err(unreachable(what, &cleaned(&said.stdout))
+                .with("reason", "command")
+                .with("command", "submit")
+                .with("name", carrier.place_name(worker, number))
+                .recommend("correct `submit`: the last line must be the handle, one word")),
+        };
+    };
+    identity.uid = Some(uid);
+    asked::write(carrier, worker, number, identity).await
+}
+
+/// Asks once more for a place that may exist, to learn its id: the same request gives the same place.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE`, `STORAGE_ERROR`.
+pub(super) async fn learn_uid(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    runtime: (&WorkerId, u64),
+    identity: &mut PlaceIdentity,
+) -> Result<()> {
+    if identity.uid.is_some() || !engine.is_known_by_uid() {
+        return Ok(());
+    }
+    let manifest = manifest(carrier, engine).await?;
+    let said = start(carrier, engine, runtime, identity, manifest).await?;
+    take_uid(carrier, engine, runtime, identity, &successful(carrier, said)?).await
 }
 
 /// Reads what a place is made from.
@@ -229,8 +289,11 @@ async fn manifest(carrier: &Carrier, engine: &PlaceQueue) -> Result<PodManifest>
 
 /// Whether the engine gave no answer, so that it may have carried out a request.
 fn is_silence(error: &Error) -> bool {
-    let reason = error.details.get("reason").and_then(serde_json::Value::as_str);
-    error.code == Code::PlacementUnreachable && matches!(reason, Some("engine" | "timeout"))
+    error.code == Code::PlacementUnreachable && matches!(reason(error), Some("engine" | "timeout"))
+}
+
+fn reason(error: &Error) -> Option<&str> {
+    error.details.get("reason").and_then(serde_json::Value::as_str)
 }
 
 /// Returns the command that dials the runtime: in its place, or here if the engine has ended a place
@@ -249,12 +312,9 @@ pub(super) async fn dial(
     }
     match settled(carrier, engine, worker, number).await? {
         PlaceStatus::Ready { handle } => {
-            let words = ["dial", worker.as_str()];
-            Ok(DialTarget::Reached(Box::new(carrier.client(engine.exec(
-                &handle,
-                &carrier.program(),
-                &words,
-            )))))
+            let place = NamedPlace { name: &carrier.place_name(worker, number), handle: &handle };
+            let dial = engine.exec(place, &carrier.program(), &["dial", worker.as_str()]);
+            Ok(DialTarget::Reached(Box::new(carrier.client(dial))))
         }
         PlaceStatus::Gone { .. } if engine.shares_folder() => {
             Ok(DialTarget::Reached(Box::new(carrier.dial_here(worker))))
@@ -326,12 +386,14 @@ pub(super) async fn look(
     identity: &mut PlaceIdentity,
 ) -> Result<PlaceStatus> {
     let name = carrier.place_name(worker, number);
-    let output = output(carrier, engine.look(&name)).await?;
+    let Some(look) = engine.look(&name, identity) else { return Ok(PlaceStatus::Absent) };
+    let output = output(carrier, look).await?;
     let printed =
         ClientOutput { success: output.status.success(), stdout: &output.stdout, stderr: &output.stderr };
     let Some(status) = engine.seen(&name, identity, &printed) else {
-        successful(carrier, output)?;
-        return Err(unreachable("the answer of the engine cannot be understood", ""));
+        let output = successful(carrier, output)?;
+        let said = if engine.is_known_by_uid() { cleaned(&output.stdout) } else { String::new() };
+        return Err(unreachable("the answer of the engine cannot be understood", &said));
     };
     if identity.uid.is_none() && status != PlaceStatus::Absent {
         identity.uid = engine.uid(&output.stdout);
@@ -343,9 +405,15 @@ pub(super) async fn look(
 }
 
 /// Returns the end of what was printed in a place that has ended.
-async fn log_of(carrier: &Carrier, engine: &PlaceQueue, (worker, number): (&WorkerId, u64)) -> Vec<u8> {
+async fn log_of(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+    handle: &str,
+) -> Vec<u8> {
     // Only for the message.
-    match engine.log(&carrier.place_name(worker, number)) {
+    match engine.log(NamedPlace { name: &carrier.place_name(worker, number), handle }) {
+        None if !engine.shares_folder() => Vec::new(),
         None => {
             let file = carrier.folder(worker).join(JOB_LOG);
             let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
@@ -376,32 +444,4 @@ fn ended_early(carrier: &Carrier, engine: &PlaceQueue, (handle, state): (&str, &
         .with("dispatched", "no");
     let Some(placement) = carrier.elsewhere() else { return error };
     placement.named_in(error).recommend(format!("run `subagent placement {action} {}`", placement.name))
-}
-
-/// Runs a command of the engine's client.
-pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<Output> {
-    let failed = |failure: ClientFailure<'_>| carrier.failure(failure);
-    let input = command.input.clone();
-    let mut client = carrier.client(command);
-    client.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    client.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let run = async {
-        let mut child = client.spawn()?;
-        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-            // One that does not read it says why.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-        child.wait_with_output().await
-    };
-    match timeout(CLIENT_TIMEOUT, run).await {
-        Ok(output) => output.map_err(|error| failed(ClientFailure::NoClient(&error.to_string()))),
-        Err(_) => Err(failed(ClientFailure::TimedOut(b""))),
-    }
-}
-
-pub(super) fn successful(carrier: &Carrier, output: Output) -> Result<Output> {
-    match output.status.success() {
-        true => Ok(output),
-        false => Err(carrier.failure(ClientFailure::Exited(output.status.code(), &output.stderr))),
-    }
 }

@@ -98,7 +98,11 @@ async fn exchange(
         Err(error) => {
             return match carrier.elsewhere() {
                 Some(remote) => {
-                    let why = error.to_string();
+                    let client = command.as_std().get_program().display();
+                    let why = match carrier.queue().is_some_and(|queue| queue.is_known_by_uid()) {
+                        true => format!("`dial` ({client}): {error}"),
+                        false => error.to_string(),
+                    };
                     Submitted::NotReached(ClientFailure::NoClient(&why).error(remote, &carrier.program()))
                 }
                 None => Submitted::NotSent(error),

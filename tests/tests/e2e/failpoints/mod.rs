@@ -122,7 +122,8 @@ fn a_death_while_an_idle_agent_is_ended_reports_no_loss() {
 }
 
 /// Points outside this manager's work, with their own tests (`backup.rs`, `restore/`, `removal/`,
-/// `slurm/`, `kubernetes/`, `tasks.rs`, `worktrees_killed.rs`, and `client.rs` of the runtime).
+/// `slurm/`, `kubernetes/`, `command_placements/`, `tasks.rs`, `worktrees_killed.rs`, and `client.rs` of the
+/// runtime).
 const ELSEWHERE: &[&str] = &[
     "queued.after_start",
     "worktree_create.before_run",
