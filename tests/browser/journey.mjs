@@ -10,7 +10,7 @@ import { createRequire } from 'node:module';
 const require = createRequire(`${process.cwd()}/`);
 const { chromium } = require('playwright-core');
 const [name, link, executablePath, folder, which, sandbox] = process.argv.slice(2);
-const LIMIT = 20_000;
+const LIMIT = 60_000;
 /** The pictures that stand in the documents. */
 const PICTURES = new Map([['story-1440-light', 'panel-light'], ['story-1440-dark', 'panel-dark'], ['home-390-light', 'panel-phone-light'], ['home-390-dark', 'panel-phone-dark']]);
 
@@ -485,7 +485,7 @@ const journeys = {
     await devtools.send('Network.enable');
     await devtools.send('Network.emulateNetworkConditions', { offline: false, latency: 300, downloadThroughput: 500_000, uploadThroughput: 50_000 });
     say('ready');
-    await page.locator('panel-item.agent', { hasText: 'the end' }).waitFor({ timeout: 6 * LIMIT });
+    await page.locator('panel-item.agent', { hasText: 'the end' }).waitFor({ timeout: 2 * LIMIT });
     await page.locator('panel-item.agent', { hasText: /[1-9][0-9]* bytes before this are left out/ }).first().waitFor();
     const size = await page.evaluate(() => document.body.textContent.length);
     if (size > 5_000_000) problems.push(`the page has ${size} characters`);

@@ -20,7 +20,7 @@ pub(super) fn root() -> PathBuf {
 
 /// A journey that is under way.
 fn begin(sandbox: &TestSandbox, browser: &Browser, name: &str, link: &str) -> Running {
-    browser.start(sandbox, "journey.mjs", &[name, link], &[], Duration::from_secs(120))
+    browser.start(sandbox, "journey.mjs", &[name, link], &[], Duration::from_secs(240))
 }
 
 #[track_caller]
