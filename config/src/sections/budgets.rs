@@ -10,9 +10,10 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use crate::check::{CheckResult, mapping, mismatch, object, refuse, required_string, seconds};
+use crate::check::{CheckResult, mismatch, refuse};
 use crate::error::FieldPath;
 use crate::policy::Position;
+use crate::section::Section;
 
 const KEY: &str = "budgets";
 const KEYS: [&str; 6] = ["turns", "wallTimeSeconds", "tokens", "cost", "onLimit", "onUnknown"];
@@ -51,31 +52,17 @@ pub struct DefaultBudgets {
 }
 
 pub(crate) fn budgets(root: &Map<String, Value>) -> CheckResult<DefaultBudgets> {
-    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(DefaultBudgets::default()) };
-    known(given, KEY, &["worker", "controller"])?;
-    Ok(DefaultBudgets { worker: limits(given, "worker")?, controller: limits(given, "controller")? })
+    let Some(given) = Section::root(root).section(KEY)? else { return Ok(DefaultBudgets::default()) };
+    given.only(&["worker", "controller"])?;
+    Ok(DefaultBudgets { worker: limits(&given, "worker")?, controller: limits(&given, "controller")? })
 }
 
-fn known(given: &Map<String, Value>, field: &str, keys: &[&str]) -> CheckResult<()> {
-    match given.keys().find(|key| !keys.contains(&key.as_str())) {
-        None => Ok(()),
-        Some(key) => {
-            let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
-            refuse(place, format!("is not known; write {}", keys.join(", ")))
-        }
-    }
-}
-
-fn limits(budgets: &Map<String, Value>, scope: &str) -> CheckResult<BudgetLimits> {
-    let field = format!("{KEY}.{scope}");
-    let given = match budgets.get(scope) {
-        None | Some(Value::Null) => return Ok(BudgetLimits::default()),
-        Some(given) => mapping(given, || field.clone())?,
-    };
-    known(given, &field, &KEYS)?;
-    let place = |key: &str| FieldPath::Field(format!("{field}.{key}"));
-    let count = |key: &str| match given.get(key) {
-        None | Some(Value::Null) => Ok(None),
+fn limits(budgets: &Section<'_>, scope: &str) -> CheckResult<BudgetLimits> {
+    let Some(given) = budgets.section(scope)? else { return Ok(BudgetLimits::default()) };
+    given.only(&KEYS)?;
+    let place = |key: &str| given.place(key);
+    let count = |key: &str| match given.value(key) {
+        None => Ok(None),
         Some(value) => match value.as_u64() {
             Some(count @ 1..=MAX_COUNT) => Ok(Some(count)),
             _ if value.is_number() => {
@@ -85,8 +72,7 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> CheckResult<BudgetLimits
         },
     };
     let word = |key: &str, words: &[&'static str]| {
-        let Some(value) = given.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-        let said = required_string(value, || place(key))?;
+        let Some(said) = given.string(key)? else { return Ok(None) };
         match words.iter().find(|word| **word == said) {
             Some(word) => Ok(Some(*word)),
             None => refuse(place(key), format!("says `{said}`; write {}", words.join(", "))),
@@ -94,9 +80,9 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> CheckResult<BudgetLimits
     };
     Ok(BudgetLimits {
         turns: count("turns")?,
-        wall_time: seconds(given.get("wallTimeSeconds"), &format!("{field}.wallTimeSeconds"), 1.0)?,
+        wall_time: given.seconds("wallTimeSeconds", 1.0)?,
         tokens: count("tokens")?,
-        cost: cost(given.get("cost"), || place("cost"))?,
+        cost: cost(&given, "cost")?,
         on_limit: word("onLimit", &ON_LIMIT)?,
         on_unknown: word("onUnknown", &ON_UNKNOWN)?,
     })
@@ -165,14 +151,14 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for KeysOf<T> {
     }
 }
 
-fn cost(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<f64>> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
+fn cost(given: &Section<'_>, key: &str) -> CheckResult<Option<f64>> {
+    match given.value(key) {
+        None => Ok(None),
         Some(Value::Number(number)) => match number.as_f64() {
             Some(cost) if cost > 0.0 && cost <= MAX_COST => Ok(Some(cost)),
-            _ => refuse(place(), format!("must be above 0 and at most {MAX_COST}")),
+            _ => refuse(given.place(key), format!("must be above 0 and at most {MAX_COST}")),
         },
-        Some(other) => mismatch(place(), "a number", other),
+        Some(other) => mismatch(given.place(key), "a number", other),
     }
 }
 

@@ -7,6 +7,7 @@ use subagent_protocol::delegation::{MAX_LIMITS, TaskLimits};
 
 use crate::check::{CheckResult, mismatch, refuse};
 use crate::error::FieldPath;
+use crate::section::Section;
 
 const KEY: &str = "delegation";
 const KEYS: [&str; 5] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours", "resultMaxTokens"];
@@ -16,20 +17,17 @@ pub(crate) fn delegation(root: &Map<String, Value>) -> CheckResult<Option<TaskLi
     let given = match root.get(KEY) {
         None | Some(Value::Null | Value::Bool(false)) => return Ok(None),
         Some(Value::Bool(true)) => return Ok(Some(TaskLimits::default())),
-        Some(Value::Object(given)) => given,
+        Some(Value::Object(given)) => Section::new(given, KEY),
         Some(other) => {
             return mismatch(FieldPath::Field(KEY.to_owned()), "true, false or a mapping of limits", other);
         }
     };
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = FieldPath::Entry { field: KEY.to_owned(), key: key.clone() };
-        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
-    }
+    given.only(&KEYS)?;
     let limit = |index: usize, default: u32| {
         let (key, most) = (KEYS[index], MAX_LIMITS[index]);
-        let place = || FieldPath::Field(format!("{KEY}.{key}"));
-        match given.get(key) {
-            None | Some(Value::Null) => Ok(default),
+        let place = || given.place(key);
+        match given.value(key) {
+            None => Ok(default),
             Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
                 Some(number) if (1..=most).contains(&number) => Ok(number),
                 _ if value.is_number() => refuse(place(), format!("must be a whole number from 1 to {most}")),
