@@ -1,6 +1,5 @@
-//! A mapping of a config with its path: reads each key and names its place in errors. Pure.
-//!
-//! Null equals absent.
+//! A mapping of a config with its path: reads each key and names its place in errors. Null equals
+//! absent. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,13 +30,11 @@ impl<'a> Section<'a> {
         Self::new(given, "")
     }
 
-    /// Takes a value that must be a mapping.
     pub(crate) fn of(value: &'a Value, path: impl Into<String>) -> CheckResult<Self> {
         let path = path.into();
         Ok(Self { given: mapping(value, || path.clone())?, path })
     }
 
-    /// Refuses other keys.
     pub(crate) fn only(&self, keys: &[&str]) -> CheckResult<()> {
         match self.given.keys().find(|key| !keys.contains(&key.as_str())) {
             None => Ok(()),
@@ -120,6 +117,18 @@ impl<'a> Section<'a> {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
             Some(other) => mismatch(self.place(key), "true or false", other),
+        }
+    }
+
+    /// Reads a whole number from 1 to `max`.
+    pub(crate) fn count(&self, key: &str, max: u64) -> CheckResult<Option<u64>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        match value.as_u64() {
+            Some(count) if (1..=max).contains(&count) => Ok(Some(count)),
+            _ if value.is_number() => {
+                refuse(self.place(key), format!("must be a whole number from 1 to {max}"))
+            }
+            _ => mismatch(self.place(key), "a whole number", value),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::check::{CheckResult, mismatch, named, refuse, required_string};
 use crate::environment::Environment;
 use crate::error::{ConfigError, FieldPath};
 use crate::hosts::HOSTS;
-use crate::placements::PLACEMENTS;
+use crate::placements::{self, PLACEMENTS};
 use crate::policy::Position;
 use crate::section::Section;
 use crate::workspace::Workspace;
@@ -185,22 +185,9 @@ pub(crate) fn check_project(document: &Value, user: Option<&Path>) -> CheckResul
     refuse(FieldPath::Field(key.to_owned()), problem)
 }
 
-/// Returns the position of a place below these keys. A name may contain dots, and the key after it does not.
+/// Returns the position of a place below these keys.
 pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
-    let (field, key) = match place {
-        FieldPath::Field(field) | FieldPath::Element { field, .. } => (field, None),
-        FieldPath::Entry { field, key } => (field, Some(key.as_str())),
-        _ => return None,
-    };
-    let (section, rest) = field.split_once('.').map_or((field.as_str(), None), |(one, two)| (one, Some(two)));
-    if ![SCHEDULES, TRIGGERS].contains(&section) {
-        return None;
-    }
-    let Some(rest) = rest else { return keys.of(&[&[section][..], key.as_slice()].concat()) };
-    match rest.rsplit_once('.') {
-        Some((name, last)) if !keys.has(&[section, rest]) => keys.of(&[section, name, last]),
-        _ => keys.of(&[section, rest]),
-    }
+    [SCHEDULES, TRIGGERS].into_iter().find_map(|section| placements::position(keys, place, section))
 }
 
 /// Adds the positions of all names.

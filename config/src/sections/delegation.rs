@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::{MAX_LIMITS, TaskLimits};
 
-use crate::check::{CheckResult, mismatch, refuse};
+use crate::check::{CheckResult, mismatch};
 use crate::error::FieldPath;
 use crate::section::Section;
 
@@ -24,16 +24,9 @@ pub(crate) fn delegation(root: &Map<String, Value>) -> CheckResult<Option<TaskLi
     };
     given.only(&KEYS)?;
     let limit = |index: usize, default: u32| {
-        let (key, most) = (KEYS[index], MAX_LIMITS[index]);
-        let place = || given.place(key);
-        match given.value(key) {
-            None => Ok(default),
-            Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
-                Some(number) if (1..=most).contains(&number) => Ok(number),
-                _ if value.is_number() => refuse(place(), format!("must be a whole number from 1 to {most}")),
-                _ => mismatch(place(), "a whole number", value),
-            },
-        }
+        let most = MAX_LIMITS[index];
+        let given = given.count(KEYS[index], u64::from(most))?;
+        Ok(given.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(default))
     };
     let TaskLimits { max_depth, max_active, max_tasks, task_ttl_hours, result_max_tokens } =
         TaskLimits::default();

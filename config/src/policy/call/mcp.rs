@@ -2,27 +2,15 @@
 //!
 //! The normalized name is `mcp__SERVER__TOOL`; rules use it.
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use subagent_protocol::api::TASK_SERVER;
-use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::tool_content::ToolCallReport;
 
-use super::{AGENT_KEYS, filled, text};
+use super::{AGENT_KEYS, text};
 use crate::policy::tool::{self, ToolKind};
 
 /// Maximum size of a task tool's input as text, in bytes.
 const MAX_INPUT_BYTES: usize = 1024 * 1024;
-
-/// The names that some agents write next to the arguments.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NamedTool<'a> {
-    #[serde(borrow)]
-    server: Lenient<&'a str>,
-    #[serde(borrow)]
-    tool: Lenient<&'a str>,
-}
 
 /// Returns the normalized name of an MCP tool; `None` if the description shows no such tool. Titles that a
 /// model can choose, such as a command, do not count.
@@ -38,8 +26,7 @@ pub(super) fn name(
         name.chars().all(tool::is_name_char).then_some(name)
     };
     // `mcp.echo.say`, with both names next to the arguments; a command has neither.
-    let NamedTool { server, tool } = lenient::read(input);
-    if let (Some(server), Some(tool)) = (filled(server), filled(tool))
+    if let (Some(server), Some(tool)) = (text(&input["server"]), text(&input["tool"]))
         && title.strip_prefix("mcp.") == Some(&format!("{server}.{tool}"))
     {
         return named(&server, &tool);

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use subagent_config::hooks::event_named;
 use subagent_config::hooks::run::command;
@@ -17,7 +16,6 @@ use subagent_protocol::hook_answer::{HookAnswer, HookWord};
 use subagent_protocol::hook_input::HookInput;
 use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::{EventId, WorkerId};
-use subagent_protocol::lenient::Lenient;
 
 use super::untrusted::{self, Trusted};
 use super::{DefinitionFilter, of_place};
@@ -123,24 +121,14 @@ fn matches(hook: &Hook, input: &HookInput) -> bool {
     Matcher::parse(hook.matcher.as_deref()).is_ok_and(|matcher| matcher.matches(input.subject()))
 }
 
-/// The texts in `--input` that some events have.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SampleTexts<'a> {
-    #[serde(borrow)]
-    prompt: Lenient<&'a str>,
-    message: Lenient<&'a str>,
-}
-
 /// The input of a hook as a worker of this place would give it.
 fn sample(event: HookEvent, args: &HookTestArgs, cwd: PathBuf) -> Result<HookInput> {
-    let given: Map<String, Value> = match args.input.as_deref().filter(|text| !text.trim().is_empty()) {
+    let given = match args.input.as_deref().filter(|text| !text.trim().is_empty()) {
         None => Map::new(),
         Some(text) => serde_json::from_str(text).map_err(|error| {
             Failure::argument(format!("--input is not a JSON object: {error}")).with("flag", "--input")
         })?,
     };
-    let said = SampleTexts::deserialize(&given).unwrap_or_default();
     let name = present(args.tool.clone());
     let named = |default: &str| Some(name.clone().unwrap_or_else(|| default.to_owned()));
     let mut input = HookInput::new(event, WorkerId::from_random([0; 5]), cwd);
@@ -157,12 +145,12 @@ fn sample(event: HookEvent, args: &HookTestArgs, cwd: PathBuf) -> Result<HookInp
             }
         }
         HookEvent::UserPromptSubmit => {
-            input.prompt = Some(said.prompt.0.unwrap_or("hello").to_owned());
+            input.prompt = Some(given.get("prompt").and_then(Value::as_str).unwrap_or("hello").to_owned());
         }
         HookEvent::SessionStart => input.source = named("startup"),
         HookEvent::Notification => {
             input.notification_type = named("permission_prompt");
-            input.message = Some(said.message.0.unwrap_or(SAMPLE).to_owned());
+            input.message = Some(given.get("message").and_then(Value::as_str).unwrap_or(SAMPLE).to_owned());
         }
         HookEvent::SubagentStart | HookEvent::SubagentStop => {
             input.agent_type = named("general");

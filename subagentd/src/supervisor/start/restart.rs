@@ -1,11 +1,9 @@
 //! Restarts a worker's runtime on request.
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use subagent_core::model::{LifecycleState, Restart, Worker, WorkerInput};
 use subagent_core::rules::reasons::stopped_for_good;
 use subagent_protocol::api::{RestartWorker, WorkerView};
-use subagent_protocol::lenient;
 use subagent_protocol::{Code, Error, Result};
 
 use super::environment::AgentEnvironment;
@@ -37,14 +35,10 @@ pub(crate) async fn restart_worker(
         .await
         .map_err(|error| supervisor.shared.refused(&row, error))?
     {
-        RequestTarget::Replayed(response) => {
-            restarted(supervisor, &row, lenient::read(&response), None).await
-        }
+        RequestTarget::Replayed(response) => restarted(supervisor, &row, since(&response), None).await,
         RequestTarget::Live(handle) => {
             let snapshot = handle.follow();
-            let respond =
-                move |_: &Worker, _: &[_]| json!(RestartOrdered { since: snapshot.borrow().last_seq });
-            let respond = Box::new(respond);
+            let respond = Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
             let input = WorkerInput::Restart { force: request.force, beside: request.accept_duplicate };
             let response = supervisor
                 .order_with(&handle, Some(owner), key, input, respond, environment)
@@ -72,7 +66,7 @@ pub(crate) async fn restart_worker(
             if let Some(error) = &snapshot.fenced {
                 return Err(error.clone().with("workerId", worker));
             }
-            restarted(supervisor, &row, lenient::read(&response), Some(&snapshot)).await
+            restarted(supervisor, &row, since(&response), Some(&snapshot)).await
         }
     }
 }
@@ -83,7 +77,7 @@ pub(crate) async fn restart_worker(
 async fn restarted(
     supervisor: &Supervisor,
     row: &WorkerRow,
-    RestartOrdered { since }: RestartOrdered,
+    since: i64,
     now: Option<&Snapshot>,
 ) -> Result<WorkerView> {
     let id = row.id;
@@ -105,9 +99,7 @@ async fn restarted(
     Err(error.with("workerId", row.worker_id.as_str()))
 }
 
-/// The response to the order of a restart.
-#[derive(Default, Serialize, Deserialize)]
-struct RestartOrdered {
-    /// The last event before the order.
-    since: i64,
+/// Returns the last event before the order.
+fn since(response: &Value) -> i64 {
+    response["since"].as_i64().unwrap_or(0)
 }

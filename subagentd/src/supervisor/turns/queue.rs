@@ -1,7 +1,7 @@
 //! Shows turns, and changes the queue: dropping, moving, retrying and resuming.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use subagent_core::model::{QueuePosition, Queued, Worker, WorkerInput};
 use subagent_protocol::api::{
@@ -100,7 +100,7 @@ pub(crate) async fn show_turn(supervisor: &Supervisor, turn: &str) -> Result<Tur
                         worker_id: row.worker_id,
                         turn: queued(&waits, place, false),
                         dispatched: Dispatched::No,
-                        blocks: blocks(parsed(Some(&waits.message))),
+                        blocks: blocks(&parsed(Some(&waits.message))),
                         end: None,
                         result: None,
                         sender: waits.sender,
@@ -116,7 +116,7 @@ pub(crate) async fn show_turn(supervisor: &Supervisor, turn: &str) -> Result<Tur
                     TurnShown {
                         worker_id: row.worker_id,
                         dispatched: turn.dispatched,
-                        blocks: blocks(parsed(turn.message.as_deref())),
+                        blocks: blocks(&parsed(turn.message.as_deref())),
                         end,
                         result,
                         sender: None,
@@ -380,15 +380,8 @@ fn text(message: Option<&str>, short: bool) -> (Option<String>, bool) {
     (Some(text[..kept].to_owned()), kept < text.len())
 }
 
-fn blocks(message: Value) -> Vec<Value> {
-    /// The blocks of a stored message.
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct MessageBlocks {
-        #[serde(deserialize_with = "lenient::or_default")]
-        blocks: Vec<Value>,
-    }
-    lenient::take::<MessageBlocks>(message).blocks
+fn blocks(message: &Value) -> Vec<Value> {
+    message["blocks"].as_array().cloned().unwrap_or_default()
 }
 
 /// Decodes the payload of an event of the daemon.
