@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use subagent_model::{Group, OverviewRow, Workers};
 use subagent_protocol::api::{
-    ApprovalShown, AskedForm, Doing, TaskOfWorker, TaskStatus, UsageSums, WorktreeState, WorktreeView,
+    ApprovalShown, Doing, ElicitationForm, TaskOfWorker, TaskStatus, UsageSums, WorktreeState, WorktreeView,
 };
 use subagent_protocol::budget::BudgetView;
 use subagent_protocol::clean::{clean, one_line};
@@ -201,7 +201,7 @@ pub(crate) type OpenQuestions = BTreeMap<String, Value>;
 pub(crate) fn question(asked: &ApprovalShown) -> Value {
     let item = &asked.item;
     let rule = item.rule.as_ref().and_then(|rule| lenient::read::<StoryRule<'_>>(rule).rule.0);
-    let AskedForm { mode, schema, url } = AskedForm::of(&asked.request);
+    let ElicitationForm { mode, schema, url } = ElicitationForm::of(&asked.request);
     json!({
         "id": item.request_id, "worker": item.worker_id, "name": one_line(&item.name), "label": one_line(&item.label),
         "path": item.path.iter().map(|name| one_line(name)).collect::<Vec<_>>(), "kind": item.kind,

@@ -169,7 +169,7 @@ pub struct ApprovalShown {
 /// The form or link of an elicitation in [`ApprovalShown::request`], as the agent sent it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct AskedForm {
+pub struct ElicitationForm {
     /// The way in which the agent asks: `form` or `url`.
     pub mode: Value,
     /// The JSON Schema of the form.
@@ -178,7 +178,7 @@ pub struct AskedForm {
     pub url: Value,
 }
 
-impl AskedForm {
+impl ElicitationForm {
     /// Reads the parts of a request; a missing part is null.
     #[must_use]
     pub fn of(request: &Map<String, Value>) -> Self {

@@ -48,7 +48,7 @@ pub use handoffs::{
 };
 pub use hooks::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
 pub use inbox::{
-    AllDecided, AnswerTime, ApprovalShown, AskedForm, DecideAll, DecidedBy, DecidedOne, Decider, Inbox,
+    AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, ElicitationForm, Inbox,
     InboxItem, MAX_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};

@@ -7,7 +7,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer};
 use serde_json::{Map, Value, json};
-use subagent_protocol::api::{ApprovalShown, AskedForm, InboxItem};
+use subagent_protocol::api::{ApprovalShown, ElicitationForm, InboxItem};
 use subagent_protocol::clean::one_line;
 use subagent_protocol::state::QuestionKind;
 
@@ -95,7 +95,7 @@ impl Drop for OpenForm {
 fn params(asked: &ApprovalShown) -> Option<ElicitRequestParams> {
     let who = one_line(path_of(&asked.item.path).as_ref().unwrap_or(&asked.item.label));
     let (message, schema) = if asked.item.kind == QuestionKind::Elicitation {
-        (format!("{who}: {}", one_line(&asked.message)), AskedForm::of(&asked.request).schema)
+        (format!("{who}: {}", one_line(&asked.message)), ElicitationForm::of(&asked.request).schema)
     } else {
         let options = asked.options.iter();
         let schema = json!({
