@@ -27,7 +27,7 @@ pub use places::{
     controller_hint, own_paths, regular, runtime_dir, state_dir, state_identity, workspace, write,
 };
 use places::{file_system, markers, paths};
-use reading::{check, layers, syntax, validate};
+use reading::{check, layers, section, syntax, validate};
 pub use reading::{discovery, file, init, problems, shown, template, unknown};
 pub use sections::{
     approvals, budgets, declared, hosts, idle, mcp, notify, placements, prices, rate_limits, sandbox,

@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use subagent_model::{Group, OverviewRow, Workers};
 use subagent_protocol::api::{
-    ApprovalShown, Doing, TaskOfWorker, TaskStatus, UsageSums, WorktreeState, WorktreeView,
+    ApprovalShown, Doing, ElicitationForm, TaskOfWorker, TaskStatus, UsageSums, WorktreeState, WorktreeView,
 };
 use subagent_protocol::budget::BudgetView;
 use subagent_protocol::clean::{clean, one_line};
@@ -201,6 +201,7 @@ pub(crate) type OpenQuestions = BTreeMap<String, Value>;
 pub(crate) fn question(asked: &ApprovalShown) -> Value {
     let item = &asked.item;
     let rule = item.rule.as_ref().and_then(|rule| lenient::read::<StoryRule<'_>>(rule).rule.0);
+    let ElicitationForm { mode, schema, url } = ElicitationForm::of(&asked.request);
     json!({
         "id": item.request_id, "worker": item.worker_id, "name": one_line(&item.name), "label": one_line(&item.label),
         "path": item.path.iter().map(|name| one_line(name)).collect::<Vec<_>>(), "kind": item.kind,
@@ -210,10 +211,10 @@ pub(crate) fn question(asked: &ApprovalShown) -> Value {
         "options": asked.options.iter().map(|option| json!({
             "id": option.id, "label": one_line(&option.label), "kind": option.kind,
         })).collect::<Vec<_>>(),
-        "call": story::tool(&asked.request), "mode": asked.request.get("mode"),
-        "fields": asked.request.get("schema").map(form::fields).unwrap_or_default(),
+        "call": story::tool(&asked.request), "mode": mode,
+        "fields": form::fields(&schema),
         // The page opens it as it is.
-        "url": asked.request.get("url"),
-        "urlShown": asked.request.get("url").and_then(Value::as_str).map(one_line),
+        "url": url,
+        "urlShown": url.as_str().map(one_line),
     })
 }

@@ -65,7 +65,8 @@ fn shown(text: Lenient<&str>) -> Option<String> {
 
 pub(crate) fn tool(data: &Map<String, Value>) -> Value {
     let call = ToolCallReport::of(data);
-    let ShownOutput { terminal_output, terminal_exit } = ShownOutput::deserialize(data).unwrap_or_default();
+    let ShownOutput { terminal_output, terminal_exit, raw_input, raw_output } =
+        ShownOutput::deserialize(data).unwrap_or_default();
     let place =
         |place: &ToolContent<'_>| Some(json!({"path": one_line(place.path.0?), "line": place.line.0}));
     let places: Vec<Value> = call.locations.iter().filter_map(place).take(MAX_PARTS).collect();
@@ -74,7 +75,7 @@ pub(crate) fn tool(data: &Map<String, Value>) -> Value {
         parts.push(printed(output));
     }
     if parts.is_empty()
-        && let Some(output) = data.get("rawOutput").and_then(raw)
+        && let Some(output) = raw_output.as_ref().and_then(raw)
     {
         parts.push(printed(&output));
     }
@@ -83,7 +84,7 @@ pub(crate) fn tool(data: &Map<String, Value>) -> Value {
         "command": shown(call.command), "places": places, "parts": parts, "exit": terminal_exit.0.exit_code.0,
         "input": match data.contains_key("command") {
             true => None,
-            false => data.get("rawInput").filter(|input| says_more(input, data)).and_then(raw).map(|input| clean(head(&input, MAX_INPUT_BYTES).0).into_owned()),
+            false => raw_input.filter(|input| says_more(input, data)).as_ref().and_then(raw).map(|input| clean(head(&input, MAX_INPUT_BYTES).0).into_owned()),
         },
     })
 }
@@ -133,6 +134,8 @@ struct ShownOutput<'a> {
     #[serde(borrow)]
     terminal_output: Lenient<&'a str>,
     terminal_exit: ObjectField<StoryExit>,
+    raw_input: Option<Value>,
+    raw_output: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]

@@ -349,6 +349,12 @@ pub struct ErrorFacts<'a> {
     pub command: Lenient<&'a str>,
     /// What a failed command printed.
     pub output: Lenient<&'a str>,
+    /// What a command on another machine printed to its standard error.
+    pub stderr: Lenient<&'a str>,
+    /// The end of a daemon's log.
+    pub log_tail: Lenient<&'a str>,
+    /// The last lines that an agent printed to its standard error.
+    pub stderr_tail: Lenient<Vec<&'a str>>,
 }
 
 impl<'a> ErrorFacts<'a> {

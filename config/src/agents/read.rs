@@ -8,7 +8,7 @@ use super::keys::KeyPositions;
 use super::lists;
 use super::problem::DefinitionProblem;
 use super::{AgentMode, Definition, DefinitionSource, MAX_BYTES, MAX_NAME_CHARS, McpServerRef, is_name};
-use crate::check::{CheckResult, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
+use crate::check::{CheckResult, LONGEST_SECONDS, Violation, mapping, mismatch, refuse};
 use crate::error::FieldPath;
 use crate::hooks;
 use crate::mcp;
@@ -16,6 +16,7 @@ use crate::memory::{DEFAULT_LINES, MAX_LINES, MemorySettings, Scope};
 use crate::policy::{self, Rule, RuleAction};
 use crate::result_schema::ResultSchema;
 use crate::sandbox::{self, Profile};
+use crate::section::Section;
 use crate::worktrees::{self, Isolation};
 
 /// Maximum value of `maxSteps`.
@@ -89,31 +90,31 @@ fn of_document(
     let located = |found: Violation| {
         let place = renamed(found.place);
         let key = key_of(&place).to_owned();
-        let agent = document.as_object().and_then(|front| name(front, stem).ok());
+        let agent = document.as_object().and_then(|front| name(&Section::root(front), stem).ok());
         DefinitionProblem::error(format!("{place} {}", found.problem))
             .at(keys.of_place(&place))
             .of_key(&key)
             .of_agent(agent)
     };
     let empty = Map::new();
-    let front = match document {
+    let front = &Section::root(match document {
         Value::Null => &empty,
         other => mapping(other, || "front matter".to_owned()).map_err(located)?,
-    };
-    let description = text(front, "description").map_err(located)?;
+    });
+    let description = front.text("description").map_err(located)?;
     let Some(description) = description else {
         return Ok(Reading::Other(DefinitionProblem::note(
             "has no `description` and is not taken for an agent",
         )));
     };
-    if let Some(key) = DISABLES.iter().find(|key| front.get(**key) == Some(&Value::Bool(true))) {
+    if let Some(key) = DISABLES.iter().find(|key| front.value(key) == Some(&Value::Bool(true))) {
         let note = DefinitionProblem::note(format!("is disabled (`{key}: true`)"));
         return Ok(Reading::Other(note.at(keys.of(&[*key]))));
     }
     definition(front, keys, stem, description, source)
         .map(|definition| {
             let mut definition = Definition { prompt: body.trim().to_owned(), ..definition };
-            if definition.prompt.is_empty() && front.get("prompt").is_some_and(|prompt| !prompt.is_null()) {
+            if definition.prompt.is_empty() && front.value("prompt").is_some() {
                 let what = "the prompt is the text below the front matter, not `prompt`; write it there";
                 definition
                     .refusals
@@ -206,7 +207,7 @@ fn limit(key: &str) -> Option<&'static str> {
 }
 
 fn definition(
-    front: &Map<String, Value>,
+    front: &Section<'_>,
     keys: &KeyPositions,
     stem: &str,
     description: String,
@@ -215,14 +216,14 @@ fn definition(
     let (mut refusals, mut notes) = (Vec::new(), Vec::new());
     let rules = rules(front, keys, &mut refusals, &mut notes)?;
     let mut listed = Vec::new();
-    for name in &lists::tools(front.get("tools"))?.only {
+    for name in &lists::tools(front.value("tools"))?.only {
         match lists::rule(name, RuleAction::Allow) {
             Ok(rule) => listed.push(rule.at(keys.of(&["tools"]))),
             Err(problem) => return refuse(FieldPath::Field("tools".to_owned()), problem),
         }
     }
     notes.extend(notes_of(&listed, "tools", keys));
-    let hooks = hooks::of_definition(front, keys)?;
+    let hooks = hooks::of_definition(front.given, keys)?;
     notes.extend(hooks.ignored.iter().map(|ignored| {
         let what = format!("`{}` is not carried out: {}", ignored.key, ignored.reason);
         DefinitionProblem::note(what).at(ignored.at).of_key("hooks")
@@ -232,12 +233,13 @@ fn definition(
         let what = "only the agent knows whether a server starts: `required` is not enforced";
         notes.push(DefinitionProblem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
     }
-    let (isolation, sandbox) = (worktrees::isolation(front, "isolation")?, sandbox(front)?);
+    let (isolation, sandbox) = (worktrees::isolation(front)?, sandbox(front)?);
     let has_own_files = isolation.is_some_and(|isolation| isolation != Isolation::None)
         || sandbox.filesystem == Some(FileSystem::Isolated);
     let (write_back, note) = write_back(front, has_own_files)?;
     notes.extend(note.map(|note| note.at(keys.of(&["writeBack"])).of_key("writeBack")));
     let unknown: Map<String, Value> = front
+        .given
         .iter()
         .filter(|(key, _)| !KNOWN.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
@@ -259,21 +261,21 @@ fn definition(
         description,
         source,
         mode: mode(front)?,
-        launcher: text(front, "launcher")?,
-        placement: text(front, "placement")?,
-        model: text(front, "model")?.filter(|model| model != "inherit"),
+        launcher: front.text("launcher")?,
+        placement: front.text("placement")?,
+        model: front.text("model")?.filter(|model| model != "inherit"),
         rules,
         tools: listed,
-        permission_mode: text(front, "permissionMode")?,
+        permission_mode: front.text("permissionMode")?,
         max_steps: max_steps(front)?,
         timeout_seconds: seconds(front, "timeoutSeconds")?,
         pre_approved: pre_approved(front, keys)?,
-        skills: lists::names(front.get("skills"), "skills")?,
+        skills: lists::names(front.value("skills"), "skills")?,
         memory: memory(front)?,
         mcp_servers: mcp_servers(front)?,
         required_servers,
-        background: flag(front, "background")?.unwrap_or(false),
-        inspectable: flag(front, "inspectable")?.unwrap_or(true),
+        background: front.flag("background")?.unwrap_or(false),
+        inspectable: front.flag("inspectable")?.unwrap_or(true),
         caller_is_agent: word(front, "caller", &["agent", "user"])?.as_deref() == Some("agent"),
         result_schema: schema(front)?,
         result_max_tokens: whole(front, "resultMaxTokens", 1..=MAX_STEPS)?,
@@ -288,12 +290,8 @@ fn definition(
     })
 }
 
-fn text(front: &Map<String, Value>, key: &str) -> CheckResult<Option<String>> {
-    trimmed(front.get(key), || FieldPath::Field(key.to_owned()))
-}
-
-fn name(front: &Map<String, Value>, stem: &str) -> CheckResult<String> {
-    let name = text(front, "name")?.unwrap_or_else(|| stem.to_owned());
+fn name(front: &Section<'_>, stem: &str) -> CheckResult<String> {
+    let name = front.text("name")?.unwrap_or_else(|| stem.to_owned());
     if !is_name(&name) {
         let what = format!("must be 1 to {MAX_NAME_CHARS} letters, digits and `-`, not `{name}`");
         return refuse(FieldPath::Field("name".to_owned()), what);
@@ -301,8 +299,8 @@ fn name(front: &Map<String, Value>, stem: &str) -> CheckResult<String> {
     Ok(name)
 }
 
-fn word(front: &Map<String, Value>, key: &str, words: &[&str]) -> CheckResult<Option<String>> {
-    match text(front, key)? {
+fn word(front: &Section<'_>, key: &str, words: &[&str]) -> CheckResult<Option<String>> {
+    match front.text(key)? {
         Some(word) if !words.contains(&word.as_str()) => {
             refuse(FieldPath::Field(key.to_owned()), format!("must be {}, not `{word}`", words.join(", ")))
         }
@@ -310,33 +308,21 @@ fn word(front: &Map<String, Value>, key: &str, words: &[&str]) -> CheckResult<Op
     }
 }
 
-fn mode(front: &Map<String, Value>) -> CheckResult<AgentMode> {
+fn mode(front: &Section<'_>) -> CheckResult<AgentMode> {
     let word = word(front, "mode", &AgentMode::ALL.map(AgentMode::as_str))?;
     Ok(AgentMode::ALL.into_iter().find(|mode| Some(mode.as_str()) == word.as_deref()).unwrap_or_default())
 }
 
-fn flag(front: &Map<String, Value>, key: &str) -> CheckResult<Option<bool>> {
-    match front.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Bool(flag)) => Ok(Some(*flag)),
-        Some(other) => mismatch(FieldPath::Field(key.to_owned()), "true or false", other),
-    }
-}
-
-fn max_steps(front: &Map<String, Value>) -> CheckResult<Option<u64>> {
+fn max_steps(front: &Section<'_>) -> CheckResult<Option<u64>> {
     let mut all = STEPS.iter().map(|key| whole(front, key, 1..=MAX_STEPS));
     // Every key is checked, so an invalid one is an error even if another one counts.
     all.try_fold(None, |first, steps| Ok(first.or(steps?)))
 }
 
-fn whole(
-    front: &Map<String, Value>,
-    key: &str,
-    range: std::ops::RangeInclusive<u64>,
-) -> CheckResult<Option<u64>> {
+fn whole(front: &Section<'_>, key: &str, range: std::ops::RangeInclusive<u64>) -> CheckResult<Option<u64>> {
     let place = || FieldPath::Field(key.to_owned());
-    match front.get(key) {
-        None | Some(Value::Null) => Ok(None),
+    match front.value(key) {
+        None => Ok(None),
         Some(Value::Number(number)) => match number.as_u64().filter(|number| range.contains(number)) {
             Some(number) => Ok(Some(number)),
             None => refuse(place(), format!("must be a whole number, {} to {}", range.start(), range.end())),
@@ -346,10 +332,10 @@ fn whole(
 }
 
 /// Reads a number of seconds. Zero means unlimited.
-fn seconds(front: &Map<String, Value>, key: &str) -> CheckResult<Option<f64>> {
+fn seconds(front: &Section<'_>, key: &str) -> CheckResult<Option<f64>> {
     let place = || FieldPath::Field(key.to_owned());
-    match front.get(key) {
-        None | Some(Value::Null) => Ok(None),
+    match front.value(key) {
+        None => Ok(None),
         Some(Value::Number(number)) => match number.as_f64() {
             Some(seconds) if (0.0..=LONGEST_SECONDS).contains(&seconds) => Ok(Some(seconds)),
             _ => refuse(place(), "must be seconds, 0 (no limit) to a year"),
@@ -358,9 +344,9 @@ fn seconds(front: &Map<String, Value>, key: &str) -> CheckResult<Option<f64>> {
     }
 }
 
-fn schema(front: &Map<String, Value>) -> CheckResult<Option<Value>> {
-    match front.get("resultSchema") {
-        None | Some(Value::Null) => Ok(None),
+fn schema(front: &Section<'_>) -> CheckResult<Option<Value>> {
+    match front.value("resultSchema") {
+        None => Ok(None),
         Some(schema @ (Value::Object(_) | Value::Bool(_))) => match ResultSchema::bounded(schema) {
             Ok(_) => Ok(Some(schema.clone())),
             Err(problem) => refuse(FieldPath::Field("resultSchema".to_owned()), problem.to_string()),
@@ -369,10 +355,10 @@ fn schema(front: &Map<String, Value>) -> CheckResult<Option<Value>> {
     }
 }
 
-fn memory(front: &Map<String, Value>) -> CheckResult<Option<MemorySettings>> {
+fn memory(front: &Section<'_>) -> CheckResult<Option<MemorySettings>> {
     const NONE: &str = "none";
     let lines = whole(front, "memoryLines", 1..=MAX_LINES)?.unwrap_or(DEFAULT_LINES);
-    if front.get("memory") == Some(&Value::Bool(false)) {
+    if front.value("memory") == Some(&Value::Bool(false)) {
         return Ok(None);
     }
     let [user, project, local] = Scope::ALL.map(Scope::as_str);
@@ -381,12 +367,12 @@ fn memory(front: &Map<String, Value>) -> CheckResult<Option<MemorySettings>> {
 }
 
 /// Combines the limits of the keys `filesystem` and `sandbox`.
-fn sandbox(front: &Map<String, Value>) -> CheckResult<Profile> {
-    let own = match front.get("sandbox") {
-        None | Some(Value::Null) => Profile::default(),
+fn sandbox(front: &Section<'_>) -> CheckResult<Profile> {
+    let own = match front.value("sandbox") {
+        None => Profile::default(),
         Some(value) => sandbox::profile(value, "sandbox")?,
     };
-    let files = sandbox::filesystem(front.get("filesystem"), "filesystem")?;
+    let files = sandbox::filesystem(front)?;
     match (files, own.filesystem) {
         (Some(one), Some(other)) if one != other => refuse(
             FieldPath::Field("filesystem".to_owned()),
@@ -397,12 +383,9 @@ fn sandbox(front: &Map<String, Value>) -> CheckResult<Profile> {
 }
 
 /// The key `writeBack`. Only an agent with files of its own has some to give.
-fn write_back(
-    front: &Map<String, Value>,
-    has_own_files: bool,
-) -> CheckResult<(bool, Option<DefinitionProblem>)> {
+fn write_back(front: &Section<'_>, has_own_files: bool) -> CheckResult<(bool, Option<DefinitionProblem>)> {
     const KEY: &str = "writeBack";
-    let wanted = match front.get(KEY) {
+    let wanted = match front.value(KEY) {
         Some(Value::Bool(false)) => false,
         _ => word(front, KEY, &["auto", "none"])?.as_deref() == Some("auto"),
     };
@@ -413,12 +396,12 @@ fn write_back(
 /// Returns the rules of `permission`, then those of the disallowed tools, so that no rule of the definition
 /// loosens the latter.
 fn rules(
-    front: &Map<String, Value>,
+    front: &Section<'_>,
     keys: &KeyPositions,
     refusals: &mut Vec<DefinitionProblem>,
     notes: &mut Vec<DefinitionProblem>,
 ) -> CheckResult<Vec<Rule>> {
-    let value = front.get("permission");
+    let value = front.value("permission");
     let mut rules = policy::rules(value)?.unwrap_or_default();
     if let Some(Value::Object(tools)) = value {
         let places = tools.iter().flat_map(|(tool, answer)| match answer {
@@ -435,8 +418,8 @@ fn rules(
     rules.insert(0, task.or_else(|found| refuse(FieldPath::Field("permission".to_owned()), found.problem))?);
     // `tools: {write: false}` equals `disallowedTools: write`.
     let denied = [
-        ("tools", lists::tools(front.get("tools"))?.denied),
-        ("disallowedTools", lists::names(front.get("disallowedTools"), "disallowedTools")?),
+        ("tools", lists::tools(front.value("tools"))?.denied),
+        ("disallowedTools", lists::names(front.value("disallowedTools"), "disallowedTools")?),
     ];
     for (key, names) in denied {
         for name in names {
@@ -458,18 +441,18 @@ fn notes_of(rules: &[Rule], key: &str, keys: &KeyPositions) -> Vec<DefinitionPro
     rules.iter().filter_map(note).collect()
 }
 
-fn pre_approved(front: &Map<String, Value>, keys: &KeyPositions) -> CheckResult<Vec<Rule>> {
+fn pre_approved(front: &Section<'_>, keys: &KeyPositions) -> CheckResult<Vec<Rule>> {
     const KEY: &str = "preApproved";
     let read = |name: &String| {
         lists::rule(name, RuleAction::Allow)
             .map(|rule| rule.at(keys.of(&[KEY])))
             .or_else(|problem| refuse(FieldPath::Field(KEY.to_owned()), problem))
     };
-    lists::names(front.get(KEY), KEY)?.iter().map(read).collect()
+    lists::names(front.value(KEY), KEY)?.iter().map(read).collect()
 }
 
 /// Reads a list of names and mappings, or one mapping. A server that is `null` is a server of the config.
-fn mcp_servers(front: &Map<String, Value>) -> CheckResult<Vec<McpServerRef>> {
+fn mcp_servers(front: &Section<'_>) -> CheckResult<Vec<McpServerRef>> {
     const KEY: &str = "mcpServers";
     let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpServerRef>| -> CheckResult<()> {
         for (name, server) in entries {
@@ -481,7 +464,7 @@ fn mcp_servers(front: &Map<String, Value>) -> CheckResult<Vec<McpServerRef>> {
                         KEY.to_owned(),
                         Value::Object(Map::from_iter([(name.clone(), server.clone())])),
                     )]);
-                    let read = mcp::servers(&one, "")?;
+                    let read = mcp::servers(&Section::root(&one))?;
                     wishes.extend(read.into_iter().map(|(name, server)| McpServerRef::Inline(name, server)));
                 }
             }
@@ -489,8 +472,8 @@ fn mcp_servers(front: &Map<String, Value>) -> CheckResult<Vec<McpServerRef>> {
         Ok(())
     };
     let mut wishes = Vec::new();
-    match front.get(KEY) {
-        None | Some(Value::Null) => {}
+    match front.value(KEY) {
+        None => {}
         Some(Value::Object(entries)) => inline(entries, &mut wishes)?,
         Some(Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
@@ -516,12 +499,12 @@ fn mcp_servers(front: &Map<String, Value>) -> CheckResult<Vec<McpServerRef>> {
 }
 
 /// Returns the inline servers with `required: true`.
-fn required_servers(front: &Map<String, Value>) -> Vec<String> {
+fn required_servers(front: &Section<'_>) -> Vec<String> {
     let required = |entries: &Map<String, Value>| -> Vec<String> {
         let wanted = entries.iter().filter(|(_, server)| server["required"] == true);
         wanted.map(|(name, _)| name.clone()).collect()
     };
-    match front.get("mcpServers") {
+    match front.value("mcpServers") {
         Some(Value::Object(entries)) => required(entries),
         Some(Value::Array(items)) => items.iter().filter_map(Value::as_object).flat_map(required).collect(),
         _ => Vec::new(),

@@ -15,9 +15,10 @@ use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::hex;
 
 use crate::agents::keys::KeyPositions;
-use crate::check::{CheckResult, list, mapping, mismatch, refuse, required_string, string, without_nul};
+use crate::check::{CheckResult, list, mismatch, refuse, without_nul};
 use crate::error::FieldPath;
 use crate::policy::Position;
+use crate::section::Section;
 
 pub(crate) const KEY: &str = "hooks";
 /// Maximum number of hooks per file.
@@ -225,22 +226,20 @@ fn of_group(
     kind: HookFileKind,
     hooks: &mut FileHooks,
 ) -> CheckResult<()> {
-    let group = mapping(group, || field.to_owned())?;
-    only(group, &["matcher", "hooks"], field)?;
-    let place = || FieldPath::Field(format!("{field}.matcher"));
-    let matcher = string(group.get("matcher"), place)?.map(str::trim);
+    let group = Section::of(group, field)?;
+    // A misspelled matcher must not match everything.
+    group.only(&["matcher", "hooks"])?;
+    let matcher = group.string("matcher")?.map(str::trim);
     let matcher = matcher.filter(|text| !text.is_empty() && *text != "*").map(str::to_owned);
     if let Err(problem) = Matcher::parse(matcher.as_deref()) {
-        return refuse(place(), problem);
+        return refuse(group.place("matcher"), problem);
     }
-    let below = format!("{field}.hooks");
-    let Some(items) = list(group.get("hooks"), || FieldPath::Field(below.clone()))? else {
-        return refuse(FieldPath::Field(below), "is missing; write a list of {type: command, command: ...}");
+    let Some(items) = group.list("hooks")? else {
+        return refuse(group.place("hooks"), "is missing; write a list of {type: command, command: ...}");
     };
     for (index, item) in items.iter().enumerate() {
-        let field = format!("{below}[{index}]");
-        let item = mapping(item, || field.clone())?;
-        if let Some(found) = not_a_command(item, &field, kind)? {
+        let item = Section::of(item, group.field(&format!("hooks[{index}]")))?;
+        if let Some(found) = not_a_command(&item, kind)? {
             hooks.ignored.push(found);
             continue;
         }
@@ -248,8 +247,8 @@ fn of_group(
         hooks.entries.push(HookEntry {
             event,
             matcher: matcher.clone(),
-            command: command(item, &field)?,
-            timeout: timeout(item, &field)?,
+            command: command(&item)?,
+            timeout: timeout(&item)?,
             at: None,
             path: path.collect(),
         });
@@ -258,15 +257,15 @@ fn of_group(
 }
 
 /// Rejects unsupported hooks: an error in a config file; in a definition the hook is ignored.
-fn not_a_command(item: &Map<String, Value>, field: &str, kind: HookFileKind) -> CheckResult<Option<Ignored>> {
+fn not_a_command(item: &Section<'_>, kind: HookFileKind) -> CheckResult<Option<Ignored>> {
     const KNOWN: [&str; 4] = ["type", "command", "timeout", "statusMessage"];
-    let place = || FieldPath::Field(format!("{field}.type"));
-    let (place, problem) = match string(item.get("type"), place)? {
-        Some("command") => match item.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+    let place = || item.place("type");
+    let (place, problem) = match item.string("type")? {
+        Some("command") => match item.given.keys().find(|key| !KNOWN.contains(&key.as_str())) {
             None => return Ok(None),
             Some(key) => {
-                let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
-                (place, "is not carried out by this version; write type, command and timeout".to_owned())
+                let problem = "is not carried out by this version; write type, command and timeout";
+                (item.entry(key), problem.to_owned())
             }
         },
         Some(other) => (place(), format!("is `{other}`; this version runs only hooks of the type `command`")),
@@ -275,29 +274,18 @@ fn not_a_command(item: &Map<String, Value>, field: &str, kind: HookFileKind) -> 
     match kind {
         HookFileKind::Config => refuse(place, problem),
         HookFileKind::Definition => {
-            let value = Value::Object(item.clone());
-            Ok(Some(ignored(field.to_owned(), &value, format!("{place} {problem}"))))
+            let value = Value::Object(item.given.clone());
+            Ok(Some(ignored(item.path.clone(), &value, format!("{place} {problem}"))))
         }
     }
 }
 
-/// Rejects other keys: a misspelled matcher must not match everything.
-fn only(group: &Map<String, Value>, known: &[&str], field: &str) -> CheckResult<()> {
-    match group.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => {
-            let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
-            refuse(place, format!("is not known; write {}", known.join(", ")))
-        }
-        None => Ok(()),
-    }
-}
-
-fn command(item: &Map<String, Value>, field: &str) -> CheckResult<String> {
-    let place = || FieldPath::Field(format!("{field}.command"));
-    let Some(value) = item.get("command").filter(|value| !value.is_null()) else {
+fn command(item: &Section<'_>) -> CheckResult<String> {
+    let place = || item.place("command");
+    let Some(line) = item.string("command")? else {
         return refuse(place(), "is missing; write a line for the shell");
     };
-    match without_nul(required_string(value, place)?, place)? {
+    match without_nul(line, place)? {
         line if line.trim().is_empty() => refuse(place(), "must not be blank; write a line for the shell"),
         line if line.len() > MAX_COMMAND_BYTES => {
             refuse(place(), format!("is longer than {MAX_COMMAND_BYTES} bytes; write a script and name it"))
@@ -306,10 +294,10 @@ fn command(item: &Map<String, Value>, field: &str) -> CheckResult<String> {
     }
 }
 
-fn timeout(item: &Map<String, Value>, field: &str) -> CheckResult<Duration> {
-    let place = || FieldPath::Field(format!("{field}.timeout"));
-    match item.get("timeout") {
-        None | Some(Value::Null) => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
+fn timeout(item: &Section<'_>) -> CheckResult<Duration> {
+    let place = || item.place("timeout");
+    match item.value("timeout") {
+        None => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
         Some(Value::Number(number)) => match number.as_f64() {
             Some(seconds) if (0.001..=MAX_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
             _ => refuse(place(), format!("must be seconds, above 0 to {MAX_SECONDS}")),

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::model::Launcher;
@@ -40,13 +41,21 @@ pub fn path(state_dir: &Path, name: &str) -> Option<PathBuf> {
     (file.len() <= 240).then(|| state_dir.join(FOLDER).join(format!("{file}.json")))
 }
 
+/// The content of the file.
+#[derive(Deserialize)]
+struct HandshakeNote {
+    command: String,
+    args: Vec<String>,
+    handshake: Value,
+}
+
 /// Returns the cached handshake if the launcher's command is unchanged.
 #[must_use]
 pub fn read(state_dir: &Path, name: &str, launcher: &Launcher) -> Option<Value> {
     let bytes = regular::read(&path(state_dir, name)?).ok()?;
-    let mut note: Value = serde_json::from_slice(&bytes).ok()?;
-    let same = note["command"] == launcher.command && note["args"] == json!(launcher.args);
-    same.then(|| note["handshake"].take()).filter(Value::is_object)
+    let note: HandshakeNote = serde_json::from_slice(&bytes).ok()?;
+    let same = note.command == launcher.command && note.args == launcher.args;
+    same.then_some(note.handshake).filter(Value::is_object)
 }
 
 /// Writes the handshake with mode 0600. The state dir must exist.

@@ -193,6 +193,12 @@ fn folders(npx: &Path, path: &OsStr, cwd: &Path, env: &Environment) -> Vec<PathB
     found
 }
 
+/// The part of a `package.json` that is read.
+#[derive(serde::Deserialize)]
+struct PackageManifest {
+    version: String,
+}
+
 /// Whether a folder contains a package in the requested version. Ranges and tags need the registry.
 fn has(folder: &Path, version: Option<&str>) -> bool {
     let file = folder.join("package.json");
@@ -200,8 +206,8 @@ fn has(folder: &Path, version: Option<&str>) -> bool {
         None => file.is_file(),
         Some(version) => {
             let read = crate::regular::read(&file).ok();
-            let manifest = read.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-            manifest.is_some_and(|manifest| manifest["version"] == version)
+            let manifest = read.and_then(|bytes| serde_json::from_slice::<PackageManifest>(&bytes).ok());
+            manifest.is_some_and(|manifest| manifest.version == version)
         }
     }
 }

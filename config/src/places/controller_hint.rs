@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use nix::libc::O_NONBLOCK;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::error::ConfigError;
 use crate::markers::{CONTROLLER_FILE, DOT_SUBAGENT};
@@ -28,6 +29,13 @@ pub struct ControllerHint {
     pub workspace_key: String,
 }
 
+/// What is read back from the file.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredHint {
+    controller_id: String,
+}
+
 /// The path of a workspace's hint.
 pub fn path(workspace_root: &Path) -> PathBuf {
     workspace_root.join(DOT_SUBAGENT).join(CONTROLLER_FILE)
@@ -37,9 +45,8 @@ pub fn path(workspace_root: &Path) -> PathBuf {
 /// gives `None`.
 pub fn read_controller_id(workspace_root: &Path) -> Option<String> {
     let bytes = read(&path(workspace_root)).ok()?;
-    let document: Value = serde_json::from_slice(&bytes).ok()?;
-    let id = document.as_object()?.get("controllerId")?.as_str()?;
-    Some(id.to_owned()).filter(|id| !id.is_empty())
+    let stored: StoredHint = serde_json::from_slice(&bytes).ok()?;
+    Some(stored.controller_id).filter(|id| !id.is_empty())
 }
 
 /// Reads at most one byte more than the limit; a truncated hint is not valid JSON. A pipe does not block.

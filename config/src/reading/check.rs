@@ -116,19 +116,6 @@ pub(crate) fn texts(value: Option<&Value>, field: &str) -> CheckResult<Vec<Strin
     checked.collect()
 }
 
-/// Reads `env`: the environment variables of a program.
-pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<String, String>> {
-    let Some(entries) = object(holder.get("env"), || field.to_owned())? else { return Ok(BTreeMap::new()) };
-    let checked = entries.iter().map(|(key, value)| {
-        let place = || FieldPath::Entry { field: field.to_owned(), key: key.clone() };
-        if key.is_empty() || key.contains(['=', '\0']) {
-            return refuse(place(), "is not a name that a variable can have");
-        }
-        Ok((key.clone(), without_nul(required_string(value, place)?, place)?))
-    });
-    checked.collect()
-}
-
 /// Reads a number of seconds between `least` and a year. Zero is rejected.
 pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> CheckResult<Option<Duration>> {
     let place = || FieldPath::Field(field.to_owned());

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::agents::keys;
-use crate::check::{self as checks, CheckResult};
+use crate::check::{self as checks, CheckResult, Violation};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::hosts::HOSTS;
@@ -139,18 +139,15 @@ fn written(path: &Path, bytes: Vec<u8>) -> Result<Written, ConfigError> {
 
 /// Adds the position in the text to a violation.
 fn located<T>(path: &Path, text: &str, checked: CheckResult<T>) -> Result<T, ConfigError> {
-    checked.map_err(|found| ConfigError::ConfigInvalid {
-        path: path.to_owned(),
-        at: policy::located(text)
-            .of(&found.place)
-            .or_else(|| budgets::position(text, &found.place))
-            .or_else(|| hooks::position(&keys::of(text), &found.place))
-            .or_else(|| notify::position(&keys::of(text), &found.place))
-            .or_else(|| declared::position(&keys::of(text), &found.place))
-            .or_else(|| placements::position(&keys::of(text), &found.place, PLACEMENTS))
-            .or_else(|| placements::position(&keys::of(text), &found.place, HOSTS)),
-        place: found.place.map(brief),
-        problem: brief(found.problem),
+    checked.map_err(|Violation { place, problem }| {
+        let keys = keys::of(text);
+        let at = policy::located(text).of(&place);
+        let at = at.or_else(|| budgets::position(&keys, &place)).or_else(|| hooks::position(&keys, &place));
+        let at = at.or_else(|| notify::position(&keys, &place)).or_else(|| declared::position(&keys, &place));
+        let of_named = |section| placements::position(&keys, &place, section);
+        let at = at.or_else(|| [PLACEMENTS, HOSTS].into_iter().find_map(of_named));
+        let path = path.to_owned();
+        ConfigError::ConfigInvalid { path, at, place: place.map(brief), problem: brief(problem) }
     })
 }
 

@@ -10,6 +10,7 @@ pub mod file;
 pub mod init;
 pub(crate) mod layers;
 pub mod problems;
+pub(crate) mod section;
 pub mod shown;
 pub(crate) mod syntax;
 pub mod template;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::{CheckResult, object, refuse, seconds, string};
-use crate::error::FieldPath;
+use crate::check::{CheckResult, refuse};
+use crate::section::Section;
 
 /// The action when an answer does not arrive in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,19 +26,20 @@ pub struct Approvals {
 }
 
 pub(crate) fn approvals(root: &Map<String, Value>) -> CheckResult<Approvals> {
-    let Some(given) = object(root.get("approvals"), || "approvals".to_owned())? else {
+    let Some(given) = Section::root(root).section("approvals")? else {
         return Ok(Approvals::default());
     };
-    let place = || FieldPath::Field("approvals.onTimeout".to_owned());
-    let on_timeout = match string(given.get("onTimeout"), place)? {
+    let on_timeout = match given.string("onTimeout")? {
         None => None,
         Some("deny") => Some(TimeoutAction::Deny),
         Some("cancel") => Some(TimeoutAction::Cancel),
-        Some(word) => return refuse(place(), format!("says `{word}`; write deny or cancel")),
+        Some(word) => {
+            return refuse(given.place("onTimeout"), format!("says `{word}`; write deny or cancel"));
+        }
     };
     Ok(Approvals {
         // The minimum equals that of the idle timeout. A shorter time leaves no chance to answer.
-        timeout: seconds(given.get("timeoutSeconds"), "approvals.timeoutSeconds", 0.1)?,
+        timeout: given.seconds("timeoutSeconds", 0.1)?,
         on_timeout,
     })
 }
@@ -48,6 +49,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::FieldPath;
 
     fn read(value: Value) -> CheckResult<Approvals> {
         approvals(json!({"approvals": value}).as_object().unwrap())

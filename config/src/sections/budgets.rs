@@ -2,17 +2,15 @@
 //!
 //! Unknown keys are errors: a misspelled limit must not mean "no limit".
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
-use serde_saphyr::Spanned;
 
-use crate::check::{CheckResult, mapping, mismatch, object, refuse, required_string, seconds};
+use crate::agents::keys::KeyPositions;
+use crate::check::{CheckResult, mismatch, refuse};
 use crate::error::FieldPath;
 use crate::policy::Position;
+use crate::section::Section;
 
 const KEY: &str = "budgets";
 const KEYS: [&str; 6] = ["turns", "wallTimeSeconds", "tokens", "cost", "onLimit", "onUnknown"];
@@ -51,128 +49,51 @@ pub struct DefaultBudgets {
 }
 
 pub(crate) fn budgets(root: &Map<String, Value>) -> CheckResult<DefaultBudgets> {
-    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(DefaultBudgets::default()) };
-    known(given, KEY, &["worker", "controller"])?;
-    Ok(DefaultBudgets { worker: limits(given, "worker")?, controller: limits(given, "controller")? })
+    let Some(given) = Section::root(root).section(KEY)? else { return Ok(DefaultBudgets::default()) };
+    given.only(&["worker", "controller"])?;
+    Ok(DefaultBudgets { worker: limits(&given, "worker")?, controller: limits(&given, "controller")? })
 }
 
-fn known(given: &Map<String, Value>, field: &str, keys: &[&str]) -> CheckResult<()> {
-    match given.keys().find(|key| !keys.contains(&key.as_str())) {
-        None => Ok(()),
-        Some(key) => {
-            let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
-            refuse(place, format!("is not known; write {}", keys.join(", ")))
-        }
-    }
-}
-
-fn limits(budgets: &Map<String, Value>, scope: &str) -> CheckResult<BudgetLimits> {
-    let field = format!("{KEY}.{scope}");
-    let given = match budgets.get(scope) {
-        None | Some(Value::Null) => return Ok(BudgetLimits::default()),
-        Some(given) => mapping(given, || field.clone())?,
-    };
-    known(given, &field, &KEYS)?;
-    let place = |key: &str| FieldPath::Field(format!("{field}.{key}"));
-    let count = |key: &str| match given.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match value.as_u64() {
-            Some(count @ 1..=MAX_COUNT) => Ok(Some(count)),
-            _ if value.is_number() => {
-                refuse(place(key), format!("must be a whole number from 1 to {MAX_COUNT}"))
-            }
-            _ => mismatch(place(key), "a whole number", value),
-        },
-    };
+fn limits(budgets: &Section<'_>, scope: &str) -> CheckResult<BudgetLimits> {
+    let Some(given) = budgets.section(scope)? else { return Ok(BudgetLimits::default()) };
+    given.only(&KEYS)?;
     let word = |key: &str, words: &[&'static str]| {
-        let Some(value) = given.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-        let said = required_string(value, || place(key))?;
+        let Some(said) = given.string(key)? else { return Ok(None) };
         match words.iter().find(|word| **word == said) {
             Some(word) => Ok(Some(*word)),
-            None => refuse(place(key), format!("says `{said}`; write {}", words.join(", "))),
+            None => refuse(given.place(key), format!("says `{said}`; write {}", words.join(", "))),
         }
     };
     Ok(BudgetLimits {
-        turns: count("turns")?,
-        wall_time: seconds(given.get("wallTimeSeconds"), &format!("{field}.wallTimeSeconds"), 1.0)?,
-        tokens: count("tokens")?,
-        cost: cost(given.get("cost"), || place("cost"))?,
+        turns: given.count("turns", MAX_COUNT)?,
+        wall_time: given.seconds("wallTimeSeconds", 1.0)?,
+        tokens: given.count("tokens", MAX_COUNT)?,
+        cost: cost(&given, "cost")?,
         on_limit: word("onLimit", &ON_LIMIT)?,
         on_unknown: word("onUnknown", &ON_UNKNOWN)?,
     })
 }
 
-/// Returns the position of this place in the text, if it is below `budgets` and the text can be parsed.
-pub(crate) fn position(text: &str, place: &FieldPath) -> Option<Position> {
-    let path = match place {
-        FieldPath::Field(field) => field.clone(),
-        FieldPath::Entry { field, key } => format!("{field}.{key}"),
+/// Returns the position of this place, if it is below `budgets` and its key is in the text.
+pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
+    let (field, key) = match place {
+        FieldPath::Field(field) => (field, None),
+        FieldPath::Entry { field, key } => (field, Some(key.as_str())),
         _ => return None,
     };
-    let mut path = path.strip_prefix(KEY)?.strip_prefix('.')?.split('.');
-    let scopes = serde_saphyr::from_str::<BudgetsDocument>(text).ok()?.budgets;
-    let scope = path.next()?;
-    let (at, keys) = scopes.0.iter().find(|(key, _)| key.value == scope)?;
-    let found = match path.next() {
-        None => at,
-        Some(key) => &keys.0.iter().find(|(known, _)| known.value == key)?.0,
-    };
-    Some(Position { line: found.referenced.line(), column: found.referenced.column() })
+    let path: Vec<&str> = field.split('.').chain(key).collect();
+    let is_below = path.len() > 1 && path.first() == Some(&KEY);
+    if is_below && keys.has(&path) { keys.of(&path) } else { None }
 }
 
-#[derive(serde::Deserialize)]
-struct BudgetsDocument {
-    budgets: MappingKeys<MappingKeys<IgnoredAny>>,
-}
-
-/// The keys of a mapping with their positions and values.
-struct MappingKeys<T>(Vec<(Spanned<String>, T)>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for MappingKeys<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(KeysOf(PhantomData))
-    }
-}
-
-struct KeysOf<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for KeysOf<T> {
-    type Value = MappingKeys<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a mapping")
-    }
-
-    // A scalar has no keys.
-    fn visit_unit<E>(self) -> Result<MappingKeys<T>, E> {
-        Ok(MappingKeys(Vec::new()))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<MappingKeys<T>, E> {
-        Ok(MappingKeys(Vec::new()))
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<MappingKeys<T>, E> {
-        Ok(MappingKeys(Vec::new()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MappingKeys<T>, A::Error> {
-        let mut keys = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            keys.push(entry);
-        }
-        Ok(MappingKeys(keys))
-    }
-}
-
-fn cost(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<f64>> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
+fn cost(given: &Section<'_>, key: &str) -> CheckResult<Option<f64>> {
+    match given.value(key) {
+        None => Ok(None),
         Some(Value::Number(number)) => match number.as_f64() {
             Some(cost) if cost > 0.0 && cost <= MAX_COST => Ok(Some(cost)),
-            _ => refuse(place(), format!("must be above 0 and at most {MAX_COST}")),
+            _ => refuse(given.place(key), format!("must be above 0 and at most {MAX_COST}")),
         },
-        Some(other) => mismatch(place(), "a number", other),
+        Some(other) => mismatch(given.place(key), "a number", other),
     }
 }
 
@@ -181,6 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agents::keys;
 
     fn read(value: Value) -> CheckResult<DefaultBudgets> {
         budgets(json!({"budgets": value}).as_object().unwrap())
@@ -219,10 +141,10 @@ mod tests {
             (field("budgets.worker.cost"), None),
             (field("defaults.role"), None),
         ] {
-            let found = position(text, &place).map(|at| (at.line, at.column));
+            let found = position(&keys::of(text), &place).map(|at| (at.line, at.column));
             assert_eq!(found, expected, "{place:?}");
         }
-        assert!(position("budgets: 5", &field("budgets.worker")).is_none());
+        assert!(position(&keys::of("budgets: 5"), &field("budgets.worker")).is_none());
     }
 
     #[test]

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -18,21 +17,17 @@ use subagent_protocol::trigger::{
 };
 
 use crate::agents::keys::KeyPositions;
-use crate::check::{
-    CheckResult, mapping, mismatch, named, refuse, required_string, seconds_with_unit, trimmed,
-};
+use crate::check::{CheckResult, mismatch, named, refuse, required_string};
 use crate::environment::Environment;
 use crate::error::{ConfigError, FieldPath};
 use crate::hosts::HOSTS;
-use crate::placements::PLACEMENTS;
+use crate::placements::{self, PLACEMENTS};
 use crate::policy::Position;
+use crate::section::Section;
 use crate::workspace::Workspace;
 
 pub(crate) const SCHEDULES: &str = "schedules";
 pub(crate) const TRIGGERS: &str = "triggers";
-
-/// Maximum time in seconds: a hundred years.
-const MAX_TIME_SECONDS: f64 = 36_600.0 * 86_400.0;
 
 /// A schedule of the user's config file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -153,12 +148,12 @@ pub type DeclaredTriggers = BTreeMap<String, DeclaredTrigger>;
 
 pub(crate) fn schedules(root: &Map<String, Value>) -> CheckResult<DeclaredSchedules> {
     named(root, SCHEDULES, SCHEDULES, |name, value| {
-        let entry = SectionEntry::of(SCHEDULES, name, value)?;
+        let entry = &entry(SCHEDULES, name, value)?;
         Ok(DeclaredSchedule {
-            when: entry.when()?,
+            when: when(entry)?,
             timezone: entry.text("timezone")?,
             missed: entry.word("missed", Missed::parse, "skip, once or all")?.unwrap_or(Missed::Once),
-            start: entry.start()?,
+            start: start(entry)?,
         })
     })
 }
@@ -168,11 +163,11 @@ pub(crate) fn triggers(
     schedules: &DeclaredSchedules,
 ) -> CheckResult<DeclaredTriggers> {
     named(root, TRIGGERS, TRIGGERS, |name, value| {
-        let entry = SectionEntry::of(TRIGGERS, name, value)?;
+        let entry = &entry(TRIGGERS, name, value)?;
         if schedules.contains_key(name) {
-            return refuse(entry.name_place(), "is the name of a schedule too; give each its own");
+            return refuse(entry.own_place(), "is the name of a schedule too; give each its own");
         }
-        Ok(DeclaredTrigger { source: entry.source()?, start: entry.start()? })
+        Ok(DeclaredTrigger { source: source(entry)?, start: start(entry)? })
     })
 }
 
@@ -190,22 +185,9 @@ pub(crate) fn check_project(document: &Value, user: Option<&Path>) -> CheckResul
     refuse(FieldPath::Field(key.to_owned()), problem)
 }
 
-/// Returns the position of a place below these keys. A name may contain dots, and the key after it does not.
+/// Returns the position of a place below these keys.
 pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
-    let (field, key) = match place {
-        FieldPath::Field(field) | FieldPath::Element { field, .. } => (field, None),
-        FieldPath::Entry { field, key } => (field, Some(key.as_str())),
-        _ => return None,
-    };
-    let (section, rest) = field.split_once('.').map_or((field.as_str(), None), |(one, two)| (one, Some(two)));
-    if ![SCHEDULES, TRIGGERS].contains(&section) {
-        return None;
-    }
-    let Some(rest) = rest else { return keys.of(&[&[section][..], key.as_slice()].concat()) };
-    match rest.rsplit_once('.') {
-        Some((name, last)) if !keys.has(&[section, rest]) => keys.of(&[section, name, last]),
-        _ => keys.of(&[section, rest]),
-    }
+    [SCHEDULES, TRIGGERS].into_iter().find_map(|section| placements::position(keys, place, section))
 }
 
 /// Adds the positions of all names.
@@ -222,243 +204,136 @@ pub(crate) fn locate(
     }
 }
 
-/// One entry of a section.
-struct SectionEntry<'a> {
-    section: &'static str,
-    name: &'a str,
-    given: &'a Map<String, Value>,
+fn entry<'a>(section: &str, name: &str, value: &'a Value) -> CheckResult<Section<'a>> {
+    if !is_name(name) {
+        let problem = format!(
+            "is not a name: write 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`, and begin with a letter or digit"
+        );
+        return refuse(FieldPath::Entry { field: section.to_owned(), key: name.to_owned() }, problem);
+    }
+    Section::of(value, format!("{section}.{name}"))
 }
 
-impl<'a> SectionEntry<'a> {
-    fn of(section: &'static str, name: &'a str, value: &'a Value) -> CheckResult<Self> {
-        if !is_name(name) {
-            let problem = format!(
-                "is not a name: write 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`, and begin with a letter or digit"
-            );
-            return refuse(FieldPath::Entry { field: section.to_owned(), key: name.to_owned() }, problem);
+fn when(entry: &Section<'_>) -> CheckResult<When> {
+    match entry.one_of(&["cron", "every", "at"])? {
+        Some("cron") => Ok(When::Cron(entry.required("cron", "a line of five fields")?)),
+        Some("every") => Ok(When::EverySeconds(entry.whole_seconds("every")?.unwrap_or(0))),
+        Some(_) => Ok(When::At(entry.required("at", "a time, as 2026-12-01T09:00")?)),
+        None => refuse(entry.own_place(), "has no time: write cron, every or at"),
+    }
+}
+
+fn source(entry: &Section<'_>) -> CheckResult<DeclaredSource> {
+    let source = entry.one_of(&["after", "onCommand", "watch", "webhook"])?;
+    if source != Some("after") {
+        entry.only_with(&["status"], "without `after`")?;
+    }
+    if source != Some("onCommand") {
+        entry.only_with(&["every", "timeout"], "without `onCommand`")?;
+    }
+    if source != Some("watch") {
+        entry.only_with(&["debounce"], "without `watch`")?;
+    }
+    Ok(match source {
+        Some("after") => DeclaredSource::After {
+            worker: entry.required("after", "a worker or a task")?,
+            status: entry.word("status", EndStatus::parse, "completed, failed or canceled")?,
+        },
+        Some("onCommand") => DeclaredSource::Command {
+            line: entry.required("onCommand", "a line for the shell")?,
+            every_seconds: entry.whole_seconds("every")?.unwrap_or(COMMAND_EVERY_SECONDS),
+            timeout_seconds: entry.whole_seconds("timeout")?.unwrap_or(COMMAND_TIMEOUT_SECONDS),
+        },
+        Some("watch") => DeclaredSource::Files {
+            globs: globs(entry)?,
+            debounce_ms: entry
+                .time("debounce")?
+                .map_or(DEBOUNCE_MS, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        },
+        Some(_) => DeclaredSource::Webhook { token_sha256: token(entry)? },
+        None => DeclaredSource::Request,
+    })
+}
+
+fn globs(entry: &Section<'_>) -> CheckResult<Vec<String>> {
+    let field = entry.field("watch");
+    match entry.value("watch") {
+        Some(Value::Array(items)) => {
+            let read = |(index, item)| {
+                let place = || FieldPath::Element { field: field.clone(), index };
+                Ok(required_string(item, place)?.to_owned())
+            };
+            items.iter().enumerate().map(read).collect()
         }
-        Ok(Self { section, name, given: mapping(value, || format!("{section}.{name}"))? })
+        Some(value) => Ok(vec![required_string(value, || entry.place("watch"))?.to_owned()]),
+        None => Ok(Vec::new()),
     }
+}
 
-    fn name_place(&self) -> FieldPath {
-        FieldPath::Field(format!("{}.{}", self.section, self.name))
+fn token(entry: &Section<'_>) -> CheckResult<String> {
+    let advice = "`printf %s \"$TOKEN\" | sha256sum` prints it";
+    let given = entry.section("webhook")?;
+    match given.and_then(|given| given.value("tokenSha256")) {
+        Some(Value::String(text)) if is_sha256(text) => Ok(text.clone()),
+        _ => refuse(
+            entry.place("webhook"),
+            format!("needs tokenSha256, the SHA-256 of its token as 64 lowercase digits; {advice}"),
+        ),
     }
+}
 
-    fn field(&self, key: &str) -> String {
-        format!("{}.{}.{key}", self.section, self.name)
-    }
+fn start(entry: &Section<'_>) -> CheckResult<DeclaredStart> {
+    let Some(cwd) = entry.absolute_path("cwd")? else {
+        return refuse(entry.place("cwd"), "is missing: write the folder of the workspace");
+    };
+    Ok(DeclaredStart {
+        cwd,
+        state_dir: entry.absolute_path("stateDir")?,
+        overlap: entry
+            .word("overlap", Overlap::parse, "skip, queue, parallel or cancel-previous")?
+            .unwrap_or(Overlap::Queue),
+        max_failures: max_failures(entry)?,
+        receiver: receiver(entry)?,
+        text: entry.required("text", "what the agent is to do")?,
+        at: None,
+    })
+}
 
-    fn place(&self, key: &str) -> FieldPath {
-        FieldPath::Field(self.field(key))
-    }
-
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        self.given.get(key).filter(|value| !value.is_null())
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.get(key).is_some()
-    }
-
-    fn text(&self, key: &str) -> CheckResult<Option<String>> {
-        trimmed(self.get(key), || self.place(key))
-    }
-
-    fn required(&self, key: &str, what: &str) -> CheckResult<String> {
-        match self.text(key)? {
-            Some(text) => Ok(text),
-            None => refuse(self.place(key), format!("is missing: write {what}")),
+fn receiver(entry: &Section<'_>) -> CheckResult<DeclaredReceiver> {
+    match entry.one_of(&["agent", "send"])? {
+        Some("send") => {
+            entry.only_with(&["launcher", "sandbox", "worktree"], "with `send`")?;
+            Ok(DeclaredReceiver::Worker(entry.required("send", "a worker")?))
         }
+        Some(_) => Ok(DeclaredReceiver::Task {
+            agent: entry.required("agent", "a launcher or a definition")?,
+            launcher: entry.text("launcher")?,
+            sandbox: entry.text("sandbox")?,
+            worktree: worktree(entry)?,
+        }),
+        None => refuse(entry.own_place(), "starts nothing: write agent, or send for a message to a worker"),
     }
+}
 
-    fn word<T>(&self, key: &str, parse: impl Fn(&str) -> Option<T>, all: &str) -> CheckResult<Option<T>> {
-        let Some(word) = self.text(key)? else { return Ok(None) };
-        match parse(&word) {
-            Some(found) => Ok(Some(found)),
-            None => refuse(self.place(key), format!("says `{word}`; write {all}")),
+/// Reads `worktree`: a boolean, or the name of a branch.
+fn worktree(entry: &Section<'_>) -> CheckResult<Option<WorktreeChoice>> {
+    match entry.value("worktree") {
+        None | Some(Value::Bool(false)) => Ok(None),
+        Some(Value::Bool(true)) => Ok(Some(WorktreeChoice::default())),
+        Some(Value::String(branch)) if !branch.trim().is_empty() => {
+            Ok(Some(WorktreeChoice { branch: Some(branch.trim().to_owned()), ..WorktreeChoice::default() }))
         }
+        Some(other) => mismatch(entry.place("worktree"), "true, false or the name of a branch", other),
     }
+}
 
-    /// Reads a time: a number of seconds, or a number with a unit.
-    fn time(&self, key: &str) -> CheckResult<Option<Duration>> {
-        let wrong =
-            || -> CheckResult<f64> { refuse(self.place(key), "must be a time, as 30m, 12h, 7d or 90") };
-        let seconds = match self.get(key) {
-            None => return Ok(None),
-            Some(Value::Number(number)) => number.as_f64().map_or_else(wrong, Ok)?,
-            Some(Value::String(text)) => seconds_with_unit(text).map_or_else(wrong, Ok)?,
-            Some(other) => return mismatch(self.place(key), "a time, as 30m or a number of seconds", other),
-        };
-        match Duration::try_from_secs_f64(seconds) {
-            Ok(time) if !time.is_zero() && seconds <= MAX_TIME_SECONDS => Ok(Some(time)),
-            _ => refuse(self.place(key), "must be more than 0 seconds and at most 36600d"),
-        }
-    }
-
-    /// Reads a time of whole seconds.
-    fn whole_seconds(&self, key: &str) -> CheckResult<Option<u64>> {
-        match self.time(key)? {
-            Some(time) if time.subsec_nanos() > 0 => refuse(self.place(key), "must be whole seconds"),
-            time => Ok(time.map(|time| time.as_secs())),
-        }
-    }
-
-    /// Reads a path that does not depend on a working folder.
-    fn path(&self, key: &str) -> CheckResult<Option<String>> {
-        match self.text(key)? {
-            Some(path) if !path.starts_with('/') && path != "~" && !path.starts_with("~/") => refuse(
-                self.place(key),
-                format!("is `{path}`; write an absolute path or one that begins with ~/"),
-            ),
-            path => Ok(path),
-        }
-    }
-
-    /// Refuses keys that mean nothing together with `with`.
-    fn only_with(&self, keys: &[&str], with: &str) -> CheckResult<()> {
-        match keys.iter().find(|key| self.has(key)) {
-            Some(key) => refuse(self.place(key), format!("has no meaning {with}")),
-            None => Ok(()),
-        }
-    }
-
-    /// The one of these keys that is there.
-    fn one_of(&self, keys: &[&'static str]) -> CheckResult<Option<&'static str>> {
-        let mut found = keys.iter().copied().filter(|key| self.has(key));
-        match (found.next(), found.next()) {
-            (Some(one), Some(other)) => refuse(
-                self.place(other),
-                format!("cannot stand beside `{one}`; write one of {}", keys.join(", ")),
-            ),
-            (one, _) => Ok(one),
-        }
-    }
-
-    fn when(&self) -> CheckResult<When> {
-        match self.one_of(&["cron", "every", "at"])? {
-            Some("cron") => Ok(When::Cron(self.required("cron", "a line of five fields")?)),
-            Some("every") => Ok(When::EverySeconds(self.whole_seconds("every")?.unwrap_or(0))),
-            Some(_) => Ok(When::At(self.required("at", "a time, as 2026-12-01T09:00")?)),
-            None => refuse(self.name_place(), "has no time: write cron, every or at"),
-        }
-    }
-
-    fn source(&self) -> CheckResult<DeclaredSource> {
-        let source = self.one_of(&["after", "onCommand", "watch", "webhook"])?;
-        if source != Some("after") {
-            self.only_with(&["status"], "without `after`")?;
-        }
-        if source != Some("onCommand") {
-            self.only_with(&["every", "timeout"], "without `onCommand`")?;
-        }
-        if source != Some("watch") {
-            self.only_with(&["debounce"], "without `watch`")?;
-        }
-        Ok(match source {
-            Some("after") => DeclaredSource::After {
-                worker: self.required("after", "a worker or a task")?,
-                status: self.word("status", EndStatus::parse, "completed, failed or canceled")?,
-            },
-            Some("onCommand") => DeclaredSource::Command {
-                line: self.required("onCommand", "a line for the shell")?,
-                every_seconds: self.whole_seconds("every")?.unwrap_or(COMMAND_EVERY_SECONDS),
-                timeout_seconds: self.whole_seconds("timeout")?.unwrap_or(COMMAND_TIMEOUT_SECONDS),
-            },
-            Some("watch") => DeclaredSource::Files {
-                globs: self.globs()?,
-                debounce_ms: self
-                    .time("debounce")?
-                    .map_or(DEBOUNCE_MS, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-            },
-            Some(_) => DeclaredSource::Webhook { token_sha256: self.token()? },
-            None => DeclaredSource::Request,
-        })
-    }
-
-    fn globs(&self) -> CheckResult<Vec<String>> {
-        let field = self.field("watch");
-        match self.get("watch") {
-            Some(Value::Array(items)) => {
-                let read = |(index, item)| {
-                    let place = || FieldPath::Element { field: field.clone(), index };
-                    Ok(required_string(item, place)?.to_owned())
-                };
-                items.iter().enumerate().map(read).collect()
-            }
-            Some(value) => Ok(vec![required_string(value, || self.place("watch"))?.to_owned()]),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    fn token(&self) -> CheckResult<String> {
-        let advice = "`printf %s \"$TOKEN\" | sha256sum` prints it";
-        let given = self.get("webhook").map(|value| mapping(value, || self.field("webhook"))).transpose()?;
-        let digest = given.and_then(|given| given.get("tokenSha256"));
-        match digest {
-            Some(Value::String(text)) if is_sha256(text) => Ok(text.clone()),
-            _ => refuse(
-                self.place("webhook"),
-                format!("needs tokenSha256, the SHA-256 of its token as 64 lowercase digits; {advice}"),
-            ),
-        }
-    }
-
-    fn start(&self) -> CheckResult<DeclaredStart> {
-        let Some(cwd) = self.path("cwd")? else {
-            return refuse(self.place("cwd"), "is missing: write the folder of the workspace");
-        };
-        Ok(DeclaredStart {
-            cwd,
-            state_dir: self.path("stateDir")?,
-            overlap: self
-                .word("overlap", Overlap::parse, "skip, queue, parallel or cancel-previous")?
-                .unwrap_or(Overlap::Queue),
-            max_failures: self.max_failures()?,
-            receiver: self.receiver()?,
-            text: self.required("text", "what the agent is to do")?,
-            at: None,
-        })
-    }
-
-    fn receiver(&self) -> CheckResult<DeclaredReceiver> {
-        match self.one_of(&["agent", "send"])? {
-            Some("send") => {
-                self.only_with(&["launcher", "sandbox", "worktree"], "with `send`")?;
-                Ok(DeclaredReceiver::Worker(self.required("send", "a worker")?))
-            }
-            Some(_) => Ok(DeclaredReceiver::Task {
-                agent: self.required("agent", "a launcher or a definition")?,
-                launcher: self.text("launcher")?,
-                sandbox: self.text("sandbox")?,
-                worktree: self.worktree()?,
-            }),
-            None => {
-                refuse(self.name_place(), "starts nothing: write agent, or send for a message to a worker")
-            }
-        }
-    }
-
-    /// Reads `worktree`: a boolean, or the name of a branch.
-    fn worktree(&self) -> CheckResult<Option<WorktreeChoice>> {
-        match self.get("worktree") {
-            None | Some(Value::Bool(false)) => Ok(None),
-            Some(Value::Bool(true)) => Ok(Some(WorktreeChoice::default())),
-            Some(Value::String(branch)) if !branch.trim().is_empty() => Ok(Some(WorktreeChoice {
-                branch: Some(branch.trim().to_owned()),
-                ..WorktreeChoice::default()
-            })),
-            Some(other) => mismatch(self.place("worktree"), "true, false or the name of a branch", other),
-        }
-    }
-
-    fn max_failures(&self) -> CheckResult<u32> {
-        match self.get("maxFailures") {
-            None => Ok(MAX_FAILURES),
-            Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
-                Some(number) => Ok(number),
-                None => mismatch(self.place("maxFailures"), "a whole number, or 0 for no limit", value),
-            },
-        }
+fn max_failures(entry: &Section<'_>) -> CheckResult<u32> {
+    match entry.value("maxFailures") {
+        None => Ok(MAX_FAILURES),
+        Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+            Some(number) => Ok(number),
+            None => mismatch(entry.place("maxFailures"), "a whole number, or 0 for no limit", value),
+        },
     }
 }
 

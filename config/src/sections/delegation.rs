@@ -5,8 +5,9 @@
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::{MAX_LIMITS, TaskLimits};
 
-use crate::check::{CheckResult, mismatch, refuse};
+use crate::check::{CheckResult, mismatch};
 use crate::error::FieldPath;
+use crate::section::Section;
 
 const KEY: &str = "delegation";
 const KEYS: [&str; 5] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours", "resultMaxTokens"];
@@ -16,26 +17,16 @@ pub(crate) fn delegation(root: &Map<String, Value>) -> CheckResult<Option<TaskLi
     let given = match root.get(KEY) {
         None | Some(Value::Null | Value::Bool(false)) => return Ok(None),
         Some(Value::Bool(true)) => return Ok(Some(TaskLimits::default())),
-        Some(Value::Object(given)) => given,
+        Some(Value::Object(given)) => Section::new(given, KEY),
         Some(other) => {
             return mismatch(FieldPath::Field(KEY.to_owned()), "true, false or a mapping of limits", other);
         }
     };
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = FieldPath::Entry { field: KEY.to_owned(), key: key.clone() };
-        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
-    }
+    given.only(&KEYS)?;
     let limit = |index: usize, default: u32| {
-        let (key, most) = (KEYS[index], MAX_LIMITS[index]);
-        let place = || FieldPath::Field(format!("{KEY}.{key}"));
-        match given.get(key) {
-            None | Some(Value::Null) => Ok(default),
-            Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
-                Some(number) if (1..=most).contains(&number) => Ok(number),
-                _ if value.is_number() => refuse(place(), format!("must be a whole number from 1 to {most}")),
-                _ => mismatch(place(), "a whole number", value),
-            },
-        }
+        let most = MAX_LIMITS[index];
+        let given = given.count(KEYS[index], u64::from(most))?;
+        Ok(given.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(default))
     };
     let TaskLimits { max_depth, max_active, max_tasks, task_ttl_hours, result_max_tokens } =
         TaskLimits::default();

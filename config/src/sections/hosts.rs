@@ -8,9 +8,10 @@ use subagent_protocol::hosts::DaemonHost;
 use subagent_protocol::placement::ssh::RemoteHost;
 use subagent_protocol::{Code, Error};
 
-use crate::check::{CheckResult, args, mapping, named, refuse, required_string, trimmed};
+use crate::check::{CheckResult, named, refuse};
 use crate::error::FieldPath;
 use crate::placements::name_problem;
+use crate::section::Section;
 
 pub(crate) const HOSTS: &str = "hosts";
 const KEYS: [&str; 4] = ["host", "cwd", "args", "program"];
@@ -29,7 +30,6 @@ fn host(name: &str, value: &Value) -> CheckResult<DaemonHost> {
         return refuse(FieldPath::Entry { field: HOSTS.to_owned(), key: name.to_owned() }, problem);
     }
     let field = format!("{HOSTS}.{name}");
-    let at = |key: &str| FieldPath::Field(format!("{field}.{key}"));
     if let Value::String(text) = value {
         let place = || FieldPath::Field(field.clone());
         let Some(rest) = text.trim().strip_prefix(SCHEME) else {
@@ -51,28 +51,23 @@ fn host(name: &str, value: &Value) -> CheckResult<DaemonHost> {
             Some((_, problem)) => refuse(place(), problem),
         };
     }
-    let given = mapping(value, || field.clone())?;
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = FieldPath::Entry { field: field.clone(), key: key.clone() };
-        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
-    }
-    let Some(host) = given.get("host").filter(|value| !value.is_null()) else {
-        return refuse(at("host"), "is missing; write the host as ssh takes it");
+    let given = Section::of(value, field)?;
+    given.only(&KEYS)?;
+    let Some(host) = given.string("host")? else {
+        return refuse(given.place("host"), "is missing; write the host as ssh takes it");
     };
-    let host = required_string(host, || at("host"))?.trim().to_owned();
-    let remote = RemoteHost { host, args: args(given, &format!("{field}.args"))? };
+    let remote = RemoteHost { host: host.trim().to_owned(), args: given.texts("args")? };
     if let Some((key, problem)) = remote.problem() {
-        return refuse(at(key), problem);
+        return refuse(given.place(key), problem);
     }
-    let path = |key: &str| trimmed(given.get(key), || at(key));
-    let (cwd, program) = (path("cwd")?, path("program")?);
+    let (cwd, program) = (given.text("cwd")?, given.text("program")?);
     for (key, path) in [("cwd", &cwd), ("program", &program)] {
         let is_usable = |path: &String| {
             let is_absolute = path.starts_with('/') || path == "~" || path.starts_with("~/");
             is_absolute && !path.contains('\0')
         };
         if path.as_ref().is_some_and(|path| !is_usable(path)) {
-            return refuse(at(key), "must be an absolute path there, or begin with `~/`");
+            return refuse(given.place(key), "must be an absolute path there, or begin with `~/`");
         }
     }
     Ok(DaemonHost { name: name.to_owned(), remote, cwd, program })

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::check::{CheckResult, LONGEST_SECONDS, mismatch, refuse, seconds_with_unit};
-use crate::error::FieldPath;
+use crate::section::Section;
 
 /// The word that disables the timeout.
 const NEVER: &str = "never";
@@ -38,10 +38,10 @@ fn bounded(seconds: f64) -> Result<Duration, String> {
 }
 
 /// Reads the key `idleTimeout` of a launcher.
-pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> CheckResult<Option<Duration>> {
-    let place = || FieldPath::Field(format!("{field}.idleTimeout"));
-    let checked = match launcher.get("idleTimeout") {
-        None | Some(Value::Null) => return Ok(None),
+pub(crate) fn of_launcher(launcher: &Section<'_>) -> CheckResult<Option<Duration>> {
+    let place = || launcher.place("idleTimeout");
+    let checked = match launcher.value("idleTimeout") {
+        None => return Ok(None),
         Some(Value::String(text)) => timeout(text),
         Some(Value::Number(number)) => bounded(number.as_f64().unwrap_or(f64::INFINITY)).map(Some),
         Some(other) => return mismatch(place(), "a number of seconds, a text like 30m, or `never`", other),
@@ -54,6 +54,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::FieldPath;
 
     #[test]
     fn a_time_has_a_unit_or_is_seconds() {
@@ -78,8 +79,9 @@ mod tests {
 
     #[test]
     fn the_config_takes_numbers_and_texts() {
-        let read =
-            |value: Value| of_launcher(json!({"idleTimeout": value}).as_object().unwrap(), "launchers.a");
+        let read = |value: Value| {
+            of_launcher(&Section::new(json!({"idleTimeout": value}).as_object().unwrap(), "launchers.a"))
+        };
         assert_eq!(read(json!(90)).unwrap(), Some(Duration::from_secs(90)));
         assert_eq!(read(json!("15m")).unwrap(), Some(Duration::from_secs(900)));
         assert_eq!((read(json!("never")).unwrap(), read(json!(null)).unwrap()), (None, None));

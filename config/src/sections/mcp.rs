@@ -5,10 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::{Map, Value};
-
-use crate::check::{CheckResult, args, env, mapping, named, object, refuse, required_string, string};
-use crate::error::FieldPath;
+use crate::check::{CheckResult, refuse, required_string};
+use crate::section::Section;
 
 /// The transport of a server. Texts may contain `${NAME}` and `${NAME:-default}`.
 #[derive(Clone, PartialEq, Eq)]
@@ -66,46 +64,41 @@ impl McpServer {
     }
 }
 
-/// Reads the key `mcpServers` of a launcher, or of the document if `field` is empty.
-pub(crate) fn servers(holder: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<String, McpServer>> {
-    let field = if field.is_empty() { "mcpServers".to_owned() } else { format!("{field}.mcpServers") };
-    named(holder, "mcpServers", &field, |name, value| server(&format!("{field}.{name}"), value))
+/// Reads the key `mcpServers` of a launcher, or of the document.
+pub(crate) fn servers(holder: &Section<'_>) -> CheckResult<BTreeMap<String, McpServer>> {
+    const KEY: &str = "mcpServers";
+    holder.named(KEY, |name, value| server(&Section::of(value, holder.field(&format!("{KEY}.{name}")))?))
 }
 
-fn server(field: &str, value: &Value) -> CheckResult<McpServer> {
-    let server = mapping(value, || field.to_owned())?;
+fn server(server: &Section<'_>) -> CheckResult<McpServer> {
     let text = |key: &str| {
-        let place = || FieldPath::Field(format!("{field}.{key}"));
-        match string(server.get(key), place)? {
+        let place = || server.place(key);
+        match server.string(key)? {
             Some(text) if !text.trim().is_empty() && !text.contains('\0') => Ok(text.to_owned()),
             Some(_) => refuse(place(), "must not be blank or contain a NUL character"),
             None => refuse(place(), "is missing"),
         }
     };
-    let kind = || FieldPath::Field(format!("{field}.type"));
-    let transport = match string(server.get("type"), kind)? {
+    let transport = match server.string("type")? {
         None | Some("stdio") => {
-            let args = args(server, &format!("{field}.args"))?;
-            let env = env(server, &format!("{field}.env"))?;
+            let (args, env) = (server.texts("args")?, server.env()?);
             return Ok(McpServer::Stdio { command: text("command")?, args, env });
         }
         Some("http") => "http",
         Some("sse") => "sse",
-        Some(_) => return refuse(kind(), "must be stdio, http or sse"),
+        Some(_) => return refuse(server.place("type"), "must be stdio, http or sse"),
     };
-    Ok(McpServer::Remote { transport, url: text("url")?, headers: headers(server, field)? })
+    Ok(McpServer::Remote { transport, url: text("url")?, headers: headers(server)? })
 }
 
-fn headers(server: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<String, String>> {
-    let field = format!("{field}.headers");
+fn headers(server: &Section<'_>) -> CheckResult<BTreeMap<String, String>> {
     let mut headers = BTreeMap::new();
-    for (name, value) in object(server.get("headers"), || field.clone())?.into_iter().flatten() {
-        let place = || FieldPath::Entry { field: field.clone(), key: name.clone() };
-        let value = required_string(value, place)?;
+    for (name, value, place) in server.entries("headers")? {
+        let value = required_string(value, || place.clone())?;
         if name.is_empty() || [name, value].iter().any(|text| text.contains(['\r', '\n', '\0'])) {
-            return refuse(place(), "is not a header of one line");
+            return refuse(place, "is not a header of one line");
         }
-        headers.insert(name.clone(), value.to_owned());
+        headers.insert(name.to_owned(), value.to_owned());
     }
     Ok(headers)
 }
@@ -144,13 +137,14 @@ pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::error::FieldPath;
 
     fn checked(server: Value) -> CheckResult<BTreeMap<String, McpServer>> {
         let holder = json!({"mcpServers": {"a": server}});
-        servers(holder.as_object().unwrap(), "launchers.x")
+        servers(&Section::new(holder.as_object().unwrap(), "launchers.x"))
     }
 
     #[test]

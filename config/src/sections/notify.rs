@@ -6,10 +6,11 @@ use subagent_protocol::ids::hex;
 use subagent_protocol::notification::{Detail, Format, Occasion};
 
 use crate::agents::keys::KeyPositions;
-use crate::check::{CheckResult, list, mapping, refuse, required_string, string, trimmed};
+use crate::check::{CheckResult, refuse, required_string};
 use crate::error::FieldPath;
 use crate::mcp::expand;
 use crate::policy::Position;
+use crate::section::Section;
 use crate::webhook_url;
 
 /// The occasions of an entry without `on`.
@@ -154,7 +155,7 @@ pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Positio
 }
 
 pub(crate) fn sinks(root: &Map<String, Value>) -> CheckResult<Vec<NotificationSink>> {
-    let entries = list(root.get("notify"), || FieldPath::Field("notify".to_owned()))?;
+    let entries = Section::root(root).list("notify")?;
     let mut sinks: Vec<NotificationSink> = Vec::new();
     for (index, entry) in entries.into_iter().flatten().enumerate() {
         let sink = sink(entry, index)?;
@@ -171,54 +172,50 @@ pub(crate) fn sinks(root: &Map<String, Value>) -> CheckResult<Vec<NotificationSi
 }
 
 fn sink(entry: &Value, index: usize) -> CheckResult<NotificationSink> {
-    let at = |key: &str| format!("notify[{index}]{}{key}", if key.is_empty() { "" } else { "." });
-    let place = |key: &'static str| move || FieldPath::Field(at(key));
-    let given = mapping(entry, || at(""))?;
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return refuse(
-            FieldPath::Field(at("")),
-            format!("has the unknown key `{key}`; known: {}", KEYS.join(", ")),
-        );
-    }
-    let to = target(given, &at)?;
-    let on = match list(given.get("on"), place("on"))? {
+    let given = Section::of(entry, format!("notify[{index}]"))?;
+    has_only(&given, &KEYS)?;
+    let to = target(&given)?;
+    let on = match given.list("on")? {
         None => NotifyOccasions::Default,
         Some(words) => {
-            let element = |index| move || FieldPath::Element { field: at("on"), index };
-            let read = |(index, word)| occasion(word, element(index));
+            let element = |index| FieldPath::Element { field: given.field("on"), index };
+            let read = |(index, word)| occasion(word, &element(index));
             NotifyOccasions::These(words.iter().enumerate().map(read).collect::<CheckResult<_>>()?)
         }
     };
-    let selector = match given.get("where").filter(|value| !value.is_null()) {
+    let selector = match given.section("where")? {
         None => None,
-        Some(value) => {
-            let holder = mapping(value, || at("where"))?;
-            if let Some(key) = holder.keys().find(|key| *key != "tag") {
-                return refuse(
-                    FieldPath::Field(at("where")),
-                    format!("has the unknown key `{key}`; known: tag"),
-                );
-            }
-            trimmed(holder.get("tag"), || FieldPath::Field(at("where.tag")))?
+        Some(holder) => {
+            has_only(&holder, &["tag"])?;
+            holder.text("tag")?
         }
     };
     if let Some(selector) = &selector
         && let Err(error) = subagent_protocol::tags::Selector::parse(selector)
     {
-        return refuse(FieldPath::Field(at("where.tag")), error.message);
+        return refuse(given.place("where.tag"), error.message);
     }
-    let detail = match string(given.get("detail"), place("detail"))? {
+    let detail = match given.string("detail")? {
         None => Detail::Subject,
-        Some(word) => known(Detail::parse(word), word, "subject or full", place("detail"))?,
+        Some(word) => known(Detail::parse(word), word, "subject or full", &given.place("detail"))?,
     };
-    let name = match trimmed(given.get("name"), place("name"))? {
+    let name = match given.text("name")? {
         Some(name) if name.len() <= MAX_NAME_BYTES => name,
         Some(_) => {
-            return refuse(FieldPath::Field(at("name")), format!("is longer than {MAX_NAME_BYTES} bytes"));
+            return refuse(given.place("name"), format!("is longer than {MAX_NAME_BYTES} bytes"));
         }
         None => format!("{}-{}", to.as_str(), fingerprint(entry)),
     };
     Ok(NotificationSink { name, on, selector, detail, to })
+}
+
+fn has_only(given: &Section<'_>, known: &[&str]) -> CheckResult<()> {
+    match given.given.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => {
+            refuse(given.own_place(), format!("has the unknown key `{key}`; known: {}", known.join(", ")))
+        }
+    }
 }
 
 /// Maximum length of a name in bytes.
@@ -229,52 +226,46 @@ fn fingerprint(entry: &Value) -> String {
     hex(&Sha256::digest(entry.to_string())[..4])
 }
 
-fn occasion(word: &Value, place: impl Fn() -> FieldPath) -> CheckResult<Occasion> {
-    let text = required_string(word, &place)?;
+fn occasion(word: &Value, place: &FieldPath) -> CheckResult<Occasion> {
+    let text = required_string(word, || place.clone())?;
     let found = OCCASIONS.into_iter().find(|occasion| occasion.as_str() == text);
     let all = OCCASIONS.map(Occasion::as_str).join(", ");
     known(found, text, &all, place)
 }
 
-fn known<T>(found: Option<T>, word: &str, all: &str, place: impl Fn() -> FieldPath) -> CheckResult<T> {
+fn known<T>(found: Option<T>, word: &str, all: &str, place: &FieldPath) -> CheckResult<T> {
     match found {
         Some(found) => Ok(found),
-        None => refuse(place(), format!("says `{word}`; known: {all}")),
+        None => refuse(place.clone(), format!("says `{word}`; known: {all}")),
     }
 }
 
-fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> CheckResult<NotificationChannel> {
-    let place = |key: &'static str| move || FieldPath::Field(at(key));
-    let text = |key: &'static str| trimmed(given.get(key), place(key));
-    let Some(to) = text("to")? else {
-        return refuse(FieldPath::Field(at("to")), "is missing; write desktop, bell, command or webhook");
+fn target(given: &Section<'_>) -> CheckResult<NotificationChannel> {
+    let Some(to) = given.text("to")? else {
+        return refuse(given.place("to"), "is missing; write desktop, bell, command or webhook");
     };
-    let needed = |value: Option<String>, key: &str| match value {
+    let needed = |key: &str| match given.text(key)? {
         Some(value) => Ok(value),
-        None => refuse(FieldPath::Field(at(key)), format!("is missing; `to: {to}` needs it")),
+        None => refuse(given.place(key), format!("is missing; `to: {to}` needs it")),
     };
     let target = match to.as_str() {
         "desktop" => NotificationChannel::Desktop,
         "bell" => NotificationChannel::Bell,
-        "command" => NotificationChannel::Command(needed(text("command")?, "command")?),
+        "command" => NotificationChannel::Command(needed("command")?),
         "webhook" => NotificationChannel::Webhook {
-            url: needed(text("url")?, "url")?,
-            format: match string(given.get("format"), place("format"))? {
+            url: needed("url")?,
+            format: match given.string("format")? {
                 None => Format::Json,
-                Some(word) => known(Format::parse(word), word, "json, text or slack", place("format"))?,
-            },
-            secret: text("secret")?,
-            insecure: match given.get("insecure") {
-                None | Some(Value::Null) => false,
-                Some(Value::Bool(insecure)) => *insecure,
-                Some(other) => {
-                    return crate::check::mismatch(FieldPath::Field(at("insecure")), "true or false", other);
+                Some(word) => {
+                    known(Format::parse(word), word, "json, text or slack", &given.place("format"))?
                 }
             },
+            secret: given.text("secret")?,
+            insecure: given.flag("insecure")?.unwrap_or(false),
         },
         other => {
             let problem = format!("says `{other}`; write desktop, bell, command or webhook");
-            return refuse(FieldPath::Field(at("to")), problem);
+            return refuse(given.place("to"), problem);
         }
     };
     // A URL with variables is checked on use.
@@ -282,7 +273,7 @@ fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> CheckResu
         && !url.contains("${")
         && let Err(problem) = webhook_url::check(url, *insecure)
     {
-        return refuse(FieldPath::Field(at("url")), problem);
+        return refuse(given.place("url"), problem);
     }
     let own: &[&str] = match target {
         NotificationChannel::Webhook { .. } => &["url", "format", "secret", "insecure"],
@@ -290,8 +281,8 @@ fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> CheckResu
         NotificationChannel::Desktop | NotificationChannel::Bell => &[],
     };
     let others = ["url", "format", "secret", "insecure", "command"];
-    match others.into_iter().find(|key| given.contains_key(*key) && !own.contains(key)) {
-        Some(key) => refuse(FieldPath::Field(at(key)), format!("has no meaning with `to: {to}`")),
+    match others.into_iter().find(|key| given.given.contains_key(*key) && !own.contains(key)) {
+        Some(key) => refuse(given.place(key), format!("has no meaning with `to: {to}`")),
         None => Ok(target),
     }
 }

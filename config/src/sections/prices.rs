@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::check::{CheckResult, mapping, mismatch, named, refuse, trimmed};
-use crate::error::FieldPath;
+use crate::check::{CheckResult, mismatch, named, refuse};
+use crate::section::Section;
 
 const KEY: &str = "prices";
 const KEYS: [&str; 5] = ["input", "output", "cachedRead", "cachedWrite", "currency"];
@@ -41,29 +41,23 @@ pub(crate) fn prices(root: &Map<String, Value>) -> CheckResult<Prices> {
 }
 
 fn price(name: &str, value: &Value) -> CheckResult<Price> {
-    let field = format!("{KEY}.{name}");
-    let given = mapping(value, || field.clone())?;
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = FieldPath::Entry { field, key: key.clone() };
-        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
-    }
-    let place = |key: &str| FieldPath::Field(format!("{field}.{key}"));
-    let amount = |key: &str| match given.get(key) {
-        None | Some(Value::Null) => Ok(None),
+    let given = Section::of(value, format!("{KEY}.{name}"))?;
+    given.only(&KEYS)?;
+    let amount = |key: &str| match given.value(key) {
+        None => Ok(None),
         Some(value) => match value.as_f64() {
             Some(amount) if (0.0..=MAX_PRICE).contains(&amount) => Ok(Some(amount)),
-            Some(_) => refuse(place(key), format!("must be from 0 to {MAX_PRICE}")),
-            None => mismatch(place(key), "a number", value),
+            Some(_) => refuse(given.place(key), format!("must be from 0 to {MAX_PRICE}")),
+            None => mismatch(given.place(key), "a number", value),
         },
     };
     let required = |key: &str| match amount(key)? {
         Some(amount) => Ok(amount),
-        None => refuse(place(key), "is missing: the price of a million tokens"),
+        None => refuse(given.place(key), "is missing: the price of a million tokens"),
     };
-    let currency = trimmed(given.get("currency"), || place("currency"))?;
-    let currency = currency.unwrap_or_else(|| CURRENCY.to_owned());
+    let currency = given.text("currency")?.unwrap_or_else(|| CURRENCY.to_owned());
     if currency.len() > MAX_CURRENCY_CHARS || !currency.chars().all(|letter| letter.is_ascii_alphanumeric()) {
-        return refuse(place("currency"), "is not a currency; write one like USD");
+        return refuse(given.place("currency"), "is not a currency; write one like USD");
     }
     let input = required("input")?;
     Ok(Price {
@@ -80,6 +74,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::FieldPath;
 
     fn read(value: Value) -> CheckResult<Prices> {
         prices(json!({"prices": value}).as_object().unwrap())

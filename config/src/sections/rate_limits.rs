@@ -1,33 +1,36 @@
 //! The action when the model's provider limits the rate: `onRateLimit` of a launcher. Pure.
 
-use serde_json::{Map, Value};
 use subagent_protocol::state::OnRateLimit;
 
-use crate::check::{CheckResult, refuse, trimmed};
-use crate::error::FieldPath;
+use crate::check::{CheckResult, refuse};
+use crate::section::Section;
 
 /// The values of `onRateLimit` and `--on-rate-limit`.
 pub const ON_RATE_LIMIT: [&str; 2] = [OnRateLimit::Park.as_str(), OnRateLimit::Fail.as_str()];
 
-pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> CheckResult<Option<OnRateLimit>> {
-    let place = || FieldPath::Field(format!("{field}.onRateLimit"));
-    let Some(word) = trimmed(launcher.get("onRateLimit"), place)? else { return Ok(None) };
+pub(crate) fn of_launcher(launcher: &Section<'_>) -> CheckResult<Option<OnRateLimit>> {
+    let Some(word) = launcher.text("onRateLimit")? else { return Ok(None) };
     match OnRateLimit::parse(&word) {
         Some(chosen) => Ok(Some(chosen)),
-        None => refuse(place(), format!("must be {}, not {word:?}", ON_RATE_LIMIT.join(" or "))),
+        None => {
+            let problem = format!("must be {}, not {word:?}", ON_RATE_LIMIT.join(" or "));
+            refuse(launcher.place("onRateLimit"), problem)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::error::FieldPath;
 
     #[test]
     fn a_launcher_parks_or_fails() {
-        let read =
-            |value: Value| of_launcher(json!({"onRateLimit": value}).as_object().unwrap(), "launchers.a");
+        let read = |value: Value| {
+            of_launcher(&Section::new(json!({"onRateLimit": value}).as_object().unwrap(), "launchers.a"))
+        };
         assert_eq!(read(json!("park")).unwrap(), Some(OnRateLimit::Park));
         assert_eq!(read(json!("fail")).unwrap(), Some(OnRateLimit::Fail));
         assert_eq!(read(json!(null)).unwrap(), None);

@@ -2,11 +2,12 @@
 //!
 //! Unknown keys are errors: a misspelled key must not widen access.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use subagent_protocol::sandbox::{FileSystem, HostPort, InvalidHostPort, Network};
 
-use crate::check::{CheckResult, list, mapping, mismatch, refuse, required_string, without_nul};
+use crate::check::{CheckResult, mismatch, refuse, required_string, without_nul};
 use crate::error::FieldPath;
+use crate::section::Section;
 
 const KEYS: [&str; 5] = ["filesystem", "write", "read", "hide", "network"];
 /// The name for no sandbox.
@@ -71,48 +72,45 @@ pub(crate) fn named(name: &str, value: &Value) -> CheckResult<Profile> {
 }
 
 /// Reads `sandbox` of a launcher or of `defaults`: a name or a profile.
-pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> CheckResult<Option<SandboxChoice>> {
-    let field = format!("{field}.sandbox");
-    match holder.get("sandbox") {
-        None | Some(Value::Null) => Ok(None),
+pub(crate) fn choice(holder: &Section<'_>) -> CheckResult<Option<SandboxChoice>> {
+    match holder.value("sandbox") {
+        None => Ok(None),
         Some(Value::String(name)) if !name.trim().is_empty() => {
             Ok(Some(SandboxChoice::Named(name.trim().to_owned())))
         }
-        Some(value @ Value::Object(_)) => profile(value, &field).map(SandboxChoice::Own).map(Some),
-        Some(other) => mismatch(FieldPath::Field(field), "the name of a sandbox, or a mapping", other),
+        Some(value @ Value::Object(_)) => {
+            profile(value, &holder.field("sandbox")).map(SandboxChoice::Own).map(Some)
+        }
+        Some(other) => mismatch(holder.place("sandbox"), "the name of a sandbox, or a mapping", other),
     }
 }
 
 /// Reads a profile and rejects unknown keys.
 pub(crate) fn profile(value: &Value, field: &str) -> CheckResult<Profile> {
-    let given = mapping(value, || field.to_owned())?;
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
-        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
-    }
+    let given = Section::of(value, field)?;
+    given.only(&KEYS)?;
     Ok(Profile {
-        filesystem: filesystem(given.get("filesystem"), &format!("{field}.filesystem"))?,
-        write: paths(given.get("write"), &format!("{field}.write"))?,
-        read: paths(given.get("read"), &format!("{field}.read"))?,
-        hide: paths(given.get("hide"), &format!("{field}.hide"))?,
-        network: network(given.get("network"), &format!("{field}.network"))?,
+        filesystem: filesystem(&given)?,
+        write: paths(&given, "write")?,
+        read: paths(&given, "read")?,
+        hide: paths(&given, "hide")?,
+        network: network(&given)?,
     })
 }
 
 /// Reads `filesystem` of a profile or definition.
-pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> CheckResult<Option<FileSystem>> {
-    let place = || FieldPath::Field(field.to_owned());
-    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
-    match FileSystem::parse(required_string(value, place)?.trim()) {
+pub(crate) fn filesystem(given: &Section<'_>) -> CheckResult<Option<FileSystem>> {
+    let Some(word) = given.string("filesystem")? else { return Ok(None) };
+    match FileSystem::parse(word.trim()) {
         Some(mode) => Ok(Some(mode)),
-        None => refuse(place(), format!("must be one of {}", files_words())),
+        None => refuse(given.place("filesystem"), format!("must be one of {}", files_words())),
     }
 }
 
-fn paths(value: Option<&Value>, field: &str) -> CheckResult<Option<Vec<String>>> {
-    let Some(items) = list(value, || FieldPath::Field(field.to_owned()))? else { return Ok(None) };
+fn paths(given: &Section<'_>, key: &str) -> CheckResult<Option<Vec<String>>> {
+    let Some(items) = given.list(key)? else { return Ok(None) };
     let checked = items.iter().enumerate().map(|(index, item)| {
-        let place = || FieldPath::Element { field: field.to_owned(), index };
+        let place = || FieldPath::Element { field: given.field(key), index };
         match without_nul(required_string(item, place)?, place)? {
             path if path.trim().is_empty() => refuse(place(), "must not be blank"),
             path => Ok(path),
@@ -121,9 +119,8 @@ fn paths(value: Option<&Value>, field: &str) -> CheckResult<Option<Vec<String>>>
     checked.collect::<CheckResult<_>>().map(Some)
 }
 
-fn hosts(value: &Value, field: &str) -> CheckResult<Vec<HostPort>> {
-    let items = list(Some(value), || FieldPath::Field(field.to_owned()))?;
-    let read = items.into_iter().flatten().enumerate().map(|(index, item)| {
+fn hosts(items: &[Value], field: &str) -> CheckResult<Vec<HostPort>> {
+    let read = items.iter().enumerate().map(|(index, item)| {
         let place = || FieldPath::Element { field: field.to_owned(), index };
         match required_string(item, place)?.trim().parse() {
             Ok(target) => Ok(target),
@@ -133,19 +130,19 @@ fn hosts(value: &Value, field: &str) -> CheckResult<Vec<HostPort>> {
     read.collect()
 }
 
-fn network(value: Option<&Value>, field: &str) -> CheckResult<Option<NetworkAccess>> {
-    let place = || FieldPath::Field(field.to_owned());
-    match value {
-        None | Some(Value::Null) => Ok(None),
+fn network(given: &Section<'_>) -> CheckResult<Option<NetworkAccess>> {
+    let place = || given.place("network");
+    match given.value("network") {
+        None => Ok(None),
         Some(Value::String(word)) => match Network::parse(word.trim()) {
             Some(network) if network != Network::Hosts => Ok(Some(NetworkAccess::Of(network))),
             _ => refuse(place(), "must be all, loopback, none, or a list of host:port"),
         },
-        Some(value @ Value::Array(items)) => {
+        Some(Value::Array(items)) => {
             if items.is_empty() {
                 return refuse(place(), "must not be an empty list; write none or loopback");
             }
-            hosts(value, field).map(NetworkAccess::Hosts).map(Some)
+            hosts(items, &given.field("network")).map(NetworkAccess::Hosts).map(Some)
         }
         Some(other) => mismatch(place(), "all, loopback, none, or a list of host:port", other),
     }
@@ -196,7 +193,9 @@ mod tests {
 
     #[test]
     fn a_launcher_names_one_or_has_its_own() {
-        let of = |value: Value| choice(json!({"sandbox": value}).as_object().unwrap(), "launchers.a");
+        let of = |value: Value| {
+            choice(&Section::new(json!({"sandbox": value}).as_object().unwrap(), "launchers.a"))
+        };
         assert_eq!(of(json!(null)).unwrap(), None);
         assert_eq!(of(json!("tight")).unwrap(), Some(SandboxChoice::Named("tight".to_owned())));
         assert_eq!(of(json!({})).unwrap(), Some(SandboxChoice::Own(Profile::default())));

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::check::{CheckResult, mismatch, object, refuse, trimmed};
-use crate::error::FieldPath;
+use crate::check::{CheckResult, mismatch, refuse};
+use crate::section::Section;
 
 /// The selected session options.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,23 +21,18 @@ pub struct SessionOptions {
 }
 
 /// Reads `mode`, `model` and `configOptions` of a launcher.
-pub(crate) fn options(launcher: &Map<String, Value>, field: &str) -> CheckResult<SessionOptions> {
-    let get = |key: &str| trimmed(launcher.get(key), || FieldPath::Field(format!("{field}.{key}")));
-    let list = format!("{field}.configOptions");
+pub(crate) fn options(launcher: &Section<'_>) -> CheckResult<SessionOptions> {
     let mut config_options = BTreeMap::new();
-    for (id, value) in object(launcher.get("configOptions"), || list.clone())?.into_iter().flatten() {
-        let place = || FieldPath::Entry { field: list.clone(), key: id.clone() };
+    for (id, value, place) in launcher.entries("configOptions")? {
         match value {
-            _ if id.is_empty() => return refuse(place(), "has a blank name"),
+            _ if id.is_empty() => return refuse(place, "has a blank name"),
             Value::Bool(_) => {}
             Value::String(text) if !text.is_empty() => {}
-            Value::String(_) => return refuse(place(), "must not be empty"),
-            Value::Number(_) => {
-                return mismatch(place(), "a string (put it in quotes), true or false", value);
-            }
-            _ => return mismatch(place(), "a string, true or false", value),
+            Value::String(_) => return refuse(place, "must not be empty"),
+            Value::Number(_) => return mismatch(place, "a string (put it in quotes), true or false", value),
+            _ => return mismatch(place, "a string, true or false", value),
         }
-        config_options.insert(id.clone(), value.clone());
+        config_options.insert(id.to_owned(), value.clone());
     }
-    Ok(SessionOptions { mode: get("mode")?, model: get("model")?, config_options })
+    Ok(SessionOptions { mode: launcher.text("mode")?, model: launcher.text("model")?, config_options })
 }

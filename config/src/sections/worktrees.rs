@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::check::{CheckResult, list, object, refuse, required_string, string, trimmed};
-use crate::error::FieldPath;
-
-const KEY: &str = "worktrees";
+use crate::check::{CheckResult, refuse, required_string};
+use crate::section::Section;
 
 /// The settings of the key `worktrees`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,30 +38,22 @@ pub enum Isolation {
 }
 
 pub(crate) fn worktrees(root: &Map<String, Value>) -> CheckResult<Worktrees> {
-    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Worktrees::default()) };
-    let field = |key: &str| format!("{KEY}.{key}");
-    let dir = trimmed(given.get("dir"), || FieldPath::Field(field("dir")))?.map(PathBuf::from);
-    if let Some(relative) = dir.as_ref().filter(|dir| !dir.is_absolute() && !dir.starts_with("~")) {
-        let problem =
-            format!("is `{}`; write an absolute path or one that begins with ~/", relative.display());
-        return refuse(FieldPath::Field(field("dir")), problem);
-    }
+    let Some(given) = Section::root(root).section("worktrees")? else { return Ok(Worktrees::default()) };
     Ok(Worktrees {
-        dir,
-        setup: texts(given, "setup")?,
-        copy: globs(given, "copy")?,
-        check: texts(given, "check")?,
-        protected: texts(given, "protected")?,
-        copy_limit: size(given.get("copyLimit"), &field("copyLimit"))?,
+        dir: given.absolute_path("dir")?.map(PathBuf::from),
+        setup: texts(&given, "setup")?,
+        copy: globs(&given, "copy")?,
+        check: texts(&given, "check")?,
+        protected: texts(&given, "protected")?,
+        copy_limit: size(&given, "copyLimit")?,
     })
 }
 
 /// Reads a size: a number of bytes, or one with the unit KiB, MiB, GiB or TiB.
-fn size(value: Option<&Value>, field: &str) -> CheckResult<Option<u64>> {
+fn size(given: &Section<'_>, key: &str) -> CheckResult<Option<u64>> {
     const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-    let place = || FieldPath::Field(field.to_owned());
-    let read = match value {
-        None | Some(Value::Null) => return Ok(None),
+    let read = match given.value(key) {
+        None => return Ok(None),
         Some(Value::Number(bytes)) => bytes.as_u64(),
         Some(Value::String(text)) => {
             let text = text.trim();
@@ -75,17 +65,17 @@ fn size(value: Option<&Value>, field: &str) -> CheckResult<Option<u64>> {
     };
     match read {
         Some(bytes) => Ok(Some(bytes)),
-        None => refuse(place(), "must be a size, such as 500MiB or 1GiB"),
+        None => refuse(given.place(key), "must be a size, such as 500MiB or 1GiB"),
     }
 }
 
 /// Reads a text or a list of texts; none may be blank.
-fn texts(given: &Map<String, Value>, key: &str) -> CheckResult<Vec<String>> {
-    let place = || FieldPath::Field(format!("{KEY}.{key}"));
-    let listed = match given.get(key) {
+fn texts(given: &Section<'_>, key: &str) -> CheckResult<Vec<String>> {
+    let place = || given.place(key);
+    let listed = match given.value(key) {
         Some(Value::String(one)) => vec![one.clone()],
-        value => {
-            let items = list(value, place)?.into_iter().flatten();
+        _ => {
+            let items = given.list(key)?.into_iter().flatten();
             items.map(|item| required_string(item, place).map(str::to_owned)).collect::<CheckResult<_>>()?
         }
     };
@@ -96,26 +86,26 @@ fn texts(given: &Map<String, Value>, key: &str) -> CheckResult<Vec<String>> {
 }
 
 /// Reads globs of paths in the work tree.
-fn globs(given: &Map<String, Value>, key: &str) -> CheckResult<Vec<String>> {
+fn globs(given: &Section<'_>, key: &str) -> CheckResult<Vec<String>> {
     let globs = texts(given, key)?;
     match globs.iter().find(|glob| glob.starts_with('/') || glob.split('/').any(|part| part == "..")) {
-        Some(glob) => refuse(
-            FieldPath::Field(format!("{KEY}.{key}")),
-            format!("has `{glob}`; write paths in the work tree, without `..`"),
-        ),
+        Some(glob) => {
+            refuse(given.place(key), format!("has `{glob}`; write paths in the work tree, without `..`"))
+        }
         None => Ok(globs),
     }
 }
 
-/// Reads `isolation` of a launcher, a definition or `defaults`; `field` is its path.
-pub(crate) fn isolation(holder: &Map<String, Value>, field: &str) -> CheckResult<Option<Isolation>> {
-    let place = || FieldPath::Field(field.to_owned());
-    match string(holder.get("isolation"), place)?.map(str::trim) {
+/// Reads `isolation` of a launcher, a definition or `defaults`.
+pub(crate) fn isolation(holder: &Section<'_>) -> CheckResult<Option<Isolation>> {
+    match holder.string("isolation")?.map(str::trim) {
         None | Some("") => Ok(None),
         Some("none") => Ok(Some(Isolation::None)),
         Some("worktree") => Ok(Some(Isolation::Worktree)),
         Some("copy") => Ok(Some(Isolation::Copy)),
-        Some(word) => refuse(place(), format!("says `{word}`; write none, worktree or copy")),
+        Some(word) => {
+            refuse(holder.place("isolation"), format!("says `{word}`; write none, worktree or copy"))
+        }
     }
 }
 
@@ -124,6 +114,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::FieldPath;
 
     fn read(value: Value) -> CheckResult<Worktrees> {
         worktrees(json!({"worktrees": value}).as_object().unwrap())
@@ -170,7 +161,7 @@ mod tests {
     #[test]
     fn isolation_is_a_word() {
         let of = |value: Value| {
-            isolation(json!({"isolation": value}).as_object().unwrap(), "launchers.a.isolation")
+            isolation(&Section::new(json!({"isolation": value}).as_object().unwrap(), "launchers.a"))
         };
         assert_eq!(of(json!("worktree")).unwrap(), Some(Isolation::Worktree));
         assert_eq!(of(json!("none")).unwrap(), Some(Isolation::None));

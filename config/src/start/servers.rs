@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use subagent_protocol::Result;
 use subagent_protocol::mcp::McpServers;
 
@@ -17,6 +17,7 @@ use crate::file::load_with;
 use crate::launcher;
 use crate::mcp::{self, McpServer};
 use crate::model::{Config, Launcher};
+use crate::section::Section;
 
 /// Returns all servers by name. Of servers with the same name, the one nearest to the worker counts.
 ///
@@ -41,9 +42,9 @@ pub fn of(
 
 /// Reads a file with the key `mcpServers`.
 fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
-    load_with(path, |document| match document.get("mcpServers") {
+    load_with(path, |document| match document.as_object().filter(|root| root.contains_key("mcpServers")) {
         None => refuse(FieldPath::Field("mcpServers".to_owned()), "is missing"),
-        Some(_) => mcp::servers(document.as_object().unwrap_or(&Map::new()), ""),
+        Some(root) => mcp::servers(&Section::root(root)),
     })
 }
 
@@ -97,7 +98,7 @@ mod tests {
         let env = Environment::new(vars.map(|(name, value)| (name.into(), value.into())), "/");
         let wired = |value: &str| {
             let server = json!({"mcpServers": {"x": {"command": "true", "env": {"A": value}}}});
-            wired(mcp::servers(server.as_object().unwrap(), "").unwrap(), Path::new("/"), &env)
+            wired(mcp::servers(&Section::root(server.as_object().unwrap())).unwrap(), Path::new("/"), &env)
         };
         assert_eq!(wired("${KEY}").unwrap().0[0]["env"][0]["value"], "k");
         for name in ["SUBAGENT_WEBHOOK_SECRET", "SUBAGENT_CTL_TOKEN"] {

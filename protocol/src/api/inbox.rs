@@ -166,6 +166,26 @@ pub struct ApprovalShown {
     pub always_rule: Option<String>,
 }
 
+/// The form or link of an elicitation in [`ApprovalShown::request`], as the agent sent it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ElicitationForm {
+    /// The way in which the agent asks: `form` or `url`.
+    pub mode: Value,
+    /// The JSON Schema of the form.
+    pub schema: Value,
+    /// The address of the link.
+    pub url: Value,
+}
+
+impl ElicitationForm {
+    /// Reads the parts of a request; a missing part is null.
+    #[must_use]
+    pub fn of(request: &Map<String, Value>) -> Self {
+        Self::deserialize(request).unwrap_or_default()
+    }
+}
+
 /// `POST /v1/workers/{id}/approvals`: decides all open permission requests of a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -48,8 +48,8 @@ pub use handoffs::{
 };
 pub use hooks::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
 pub use inbox::{
-    AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, Inbox, InboxItem,
-    MAX_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
+    AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, ElicitationForm, Inbox,
+    InboxItem, MAX_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};
 pub use overview::{Doing, LastMessage, OverviewItem, OverviewShown, TaskOfWorker, WorkerOverview};

@@ -18,7 +18,7 @@ use subagent_protocol::lenient::{self, Lenient};
 use super::candidate::CompletionCandidate;
 use super::kinds::{InboxRequestKind, TurnChoice};
 use super::line::CompletionLine;
-use crate::client::{ApiRequest, glance, segment};
+use crate::client::{ApiRequest, glance, into_items, segment};
 use crate::output::human::named;
 
 /// Total time for answers of a running daemon.
@@ -243,10 +243,7 @@ impl CompletionContext {
         let workspace = self.env.as_ref().and_then(|env| Workspace::find(None, env).ok());
         let state_dir = workspace.as_ref().map(|workspace| workspace.state_dir.as_path());
         let listed = state_dir.and_then(|dir: &Path| glance(dir, &ApiRequest::get(path), limit));
-        match listed.map(|mut data| data["items"].take()) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        }
+        listed.map(into_items).unwrap_or_default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The fields of a form, one line each. Pure: the daemon checks the values.
 
 use serde_json::{Map, Value};
+use subagent_protocol::api::ElicitationForm;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::lenient;
 
@@ -22,7 +23,7 @@ pub(super) struct DialogField {
 
 /// Returns the fields of a form; a link has none.
 pub(super) fn fields(request: &Map<String, Value>) -> Vec<DialogField> {
-    let schema: FormSchema = request.get("schema").map(lenient::read).unwrap_or_default();
+    let schema: FormSchema = lenient::read(&ElicitationForm::of(request).schema);
     let fields = schema.properties.iter().take(MAX_FIELDS);
     fields
         .map(|(name, field)| {

@@ -7,7 +7,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer};
 use serde_json::{Map, Value, json};
-use subagent_protocol::api::{ApprovalShown, InboxItem};
+use subagent_protocol::api::{ApprovalShown, ElicitationForm, InboxItem};
 use subagent_protocol::clean::one_line;
 use subagent_protocol::state::QuestionKind;
 
@@ -95,8 +95,7 @@ impl Drop for OpenForm {
 fn params(asked: &ApprovalShown) -> Option<ElicitRequestParams> {
     let who = one_line(path_of(&asked.item.path).as_ref().unwrap_or(&asked.item.label));
     let (message, schema) = if asked.item.kind == QuestionKind::Elicitation {
-        let schema = asked.request.get("schema").cloned().unwrap_or_default();
-        (format!("{who}: {}", one_line(&asked.message)), schema)
+        (format!("{who}: {}", one_line(&asked.message)), ElicitationForm::of(&asked.request).schema)
     } else {
         let options = asked.options.iter();
         let schema = json!({

@@ -144,7 +144,6 @@ pub fn lines(failure: &Failure) -> Vec<String> {
 /// The open requests that an error names: id, worker, what is asked.
 #[must_use]
 pub fn requests(failure: &Failure) -> Vec<String> {
-    let requests = failure.details.get("requests").and_then(Value::as_array).into_iter().flatten();
     /// A request, as an error names it.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -154,12 +153,19 @@ pub fn requests(failure: &Failure) -> Vec<String> {
         name: Option<&'a str>,
         subject: Option<&'a str>,
     }
-    let line = |request: &Value| {
-        let NamedRequest { request_id, worker_id, name, subject } = lenient::read(request);
+    /// The details of such an error.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct OpenRequests<'a> {
+        #[serde(borrow, deserialize_with = "lenient::objects")]
+        requests: Vec<NamedRequest<'a>>,
+    }
+    let line = |NamedRequest { request_id, worker_id, name, subject }| {
         let parts = [request_id, name.or(worker_id), subject];
         one_line(&parts.into_iter().flatten().collect::<Vec<_>>().join("  "))
     };
-    requests.map(line).collect()
+    let open = OpenRequests::deserialize(&failure.details).unwrap_or_default();
+    open.requests.into_iter().map(line).collect()
 }
 
 /// What logs in the agent of this launcher.
@@ -198,10 +204,10 @@ pub fn choices(failure: &Failure) -> Option<String> {
 pub fn last_words(failure: &Failure) -> Vec<String> {
     /// The rest is in `--json` and in the worker's log.
     const MOST: usize = 5;
-    let lines: Vec<&str> = match (failure.details.get("logTail"), failure.details.get("stderrTail")) {
-        (Some(Value::String(tail)), _) => tail.lines().collect(),
-        (_, Some(Value::Array(lines))) => lines.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
+    let facts = failure.facts();
+    let lines: Vec<&str> = match facts.log_tail.0 {
+        Some(tail) => tail.lines().collect(),
+        None => facts.stderr_tail.0.unwrap_or_default(),
     };
     let lines = lines.into_iter().map(one_line).filter(|line| !line.trim().is_empty());
     let mut last: Vec<String> = lines.rev().take(MOST).collect();

@@ -358,3 +358,61 @@ fn every_file_that_a_recipe_for_contributors_names_exists() {
     }
     assert!(named > 60, "only {named} files are named");
 }
+
+/// Maximum number of places in 10,000 lines that take a value out of JSON by its key.
+const MAX_READS_BY_KEY: usize = 7;
+
+/// Returns the code that is not a test, as lines. Modules of tests and what is below them are left out.
+fn product_code() -> Vec<(String, Vec<String>)> {
+    let sources: Vec<_> = files(&[".rs"]).into_iter().filter(|(name, _)| name.contains("/src/")).collect();
+    let of_tests =
+        |name: &str| name.starts_with("tests/") || name.contains("tests") || name.contains("/bin/");
+    let mut left_out = Vec::new();
+    for (name, text) in &sources {
+        let folder = name.strip_suffix(".rs").unwrap();
+        let folder =
+            ["/mod", "/lib", "/main"].iter().find_map(|end| folder.strip_suffix(end)).unwrap_or(folder);
+        let modules = text.split("#[cfg(test)]\n").skip(1).filter_map(|rest| rest.lines().next());
+        let modules = modules.filter_map(|line| line.rsplit_once("mod ")?.1.strip_suffix(';'));
+        left_out.extend(modules.flat_map(|module| [".rs", "/"].map(|end| format!("{folder}/{module}{end}"))));
+    }
+    let is_product = |name: &str| !of_tests(name) && !left_out.iter().any(|begin| name.starts_with(begin));
+    let product = sources.into_iter().filter(|(name, _)| is_product(name));
+    let before_tests = |text: &str| {
+        let lines: Vec<&str> = text.lines().collect();
+        let is_begin =
+            |two: &[&str]| two[0] == "#[cfg(test)]" && two[1].contains("mod ") && two[1].ends_with('{');
+        let end = lines.windows(2).position(is_begin).unwrap_or(lines.len());
+        lines[..end].iter().map(|line| (*line).to_owned()).collect()
+    };
+    product.map(|(name, text)| (name, before_tests(&text))).collect()
+}
+
+/// How often a line takes a value by its key: `value["key"]`, `members.get("key")`.
+fn reads_by_key(line: &str) -> usize {
+    let is_index = |(at, _): &(usize, &str)| {
+        let (before, behind) = (&line[..*at], &line[at + 2..]);
+        before.ends_with(|end: char| end.is_alphanumeric() || "_)]?".contains(end))
+            && behind.split_once('"').is_some_and(|(_, rest)| rest.starts_with(']'))
+    };
+    line.match_indices("[\"").filter(is_index).count() + line.matches(".get(\"").count()
+}
+
+#[test]
+fn json_is_read_into_types() {
+    assert_eq!(reads_by_key(r#"let id = &list["items"][0]["id"]; // or list.get("items")"#), 3);
+    assert_eq!(reads_by_key(r#"for word in ["one", "two"] { keys(&["id"]); }"#), 0);
+    let code = product_code();
+    let lines: usize = code.iter().map(|(_, lines)| lines.len()).sum();
+    let is_read = |line: &&String| reads_by_key(line) > 0;
+    let places = code.iter().flat_map(|(name, lines)| {
+        lines.iter().filter(is_read).map(move |line| format!("{name}: {}", line.trim()))
+    });
+    let places: Vec<String> = places.collect();
+    let found: usize = code.iter().flat_map(|(_, lines)| lines).map(|line| reads_by_key(line)).sum();
+    assert!(lines > 100_000, "only {lines} lines were read");
+    let share = found * 10_000 / lines;
+    let places = places.join("\n");
+    assert!(share <= MAX_READS_BY_KEY, "{found} reads by key in {lines} lines:\n{places}");
+    assert!(share == MAX_READS_BY_KEY, "only {found} in {lines} lines: lower the limit to {share}");
+}

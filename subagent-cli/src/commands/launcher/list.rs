@@ -40,10 +40,7 @@ pub(super) fn run(args: &LauncherListArgs, context: &CliContext) -> Result<CliOu
         });
         // The document without --all is that of the contract.
         if args.all || context.format == OutputFormat::Text {
-            let found = installed::found(&loaded, name, launcher, context);
-            if let Some(item) = item.as_object_mut() {
-                item.extend(found);
-            }
+            installed::found(&loaded, name, launcher, context).extend(&mut item);
         }
         (loaded.file_of_launcher(name).is_some(), item)
     });

@@ -92,11 +92,9 @@ pub(crate) fn run(args: &LauncherLoginArgs, context: &CliContext) -> Result<CliO
 
 /// Lists the ways to log in where one has to be chosen, and the command that does.
 fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
-    let methods = failure.details.get("authMethods").and_then(Value::as_array);
-    let described: Vec<(String, String)> = methods
+    let OfferedMethods { auth_methods } = OfferedMethods::deserialize(&failure.details).unwrap_or_default();
+    let described: Vec<(String, String)> = auth_methods
         .into_iter()
-        .flatten()
-        .map(lenient::read::<OfferedMethod>)
         .filter_map(|OfferedMethod { id, name, .. }| {
             let word = |word: Option<Value>| word.as_ref().and_then(Value::as_str).map(one_line);
             Some((word(id)?, word(name).unwrap_or_default()))
@@ -114,6 +112,14 @@ fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
     let lines: Vec<String> = described.iter().map(line).collect();
     failure.message = format!("{}: {}", failure.message, lines.join(", "));
     failure.with("recommendedCommand", command)
+}
+
+/// The details of an error that lists the ways to log in.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OfferedMethods {
+    #[serde(deserialize_with = "lenient::objects")]
+    auth_methods: Vec<OfferedMethod>,
 }
 
 /// A way to log in, as an agent describes it.

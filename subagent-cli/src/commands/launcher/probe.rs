@@ -60,10 +60,9 @@ pub(super) fn run(args: &LauncherProbeArgs, context: &CliContext) -> Result<CliO
     let launcher = loaded.config.launcher(&args.name)?;
     let found = launcher::resolve(&args.name, launcher, &context.env.cwd, &context.env);
     let of = installed::found(&loaded, &args.name, launcher, context);
-    let state = of.get("state").and_then(Value::as_str).unwrap_or_default();
     let path = found.resolved_path.as_deref().map_or(Value::Null, path_value);
     let mut lines = vec![
-        format!("{}: {state}", found.name),
+        format!("{}: {}", found.name, of.state),
         format!("command: {}", found.command),
         format!("effectiveCommand: {}", found.effective_command),
         format!("effectiveArgs: {}", one_line::line(found.effective_args.clone().into())),
@@ -81,7 +80,7 @@ pub(super) fn run(args: &LauncherProbeArgs, context: &CliContext) -> Result<CliO
         "resolvedCommandPath": path,
         "envKeys": found.env_keys,
     });
-    if let Some(package) = of.get("package").and_then(Value::as_str) {
+    if let Some(package) = &of.package {
         lines.push(format!("package: {package} (npx fetches it at the first start)"));
     }
     installed::add(&mut data, &loaded, &args.name, launcher, context);

@@ -323,7 +323,7 @@ fn changes_what_events_do_not_say(kind: EventType) -> bool {
 
 /// Why a daemon cannot be asked.
 fn why(failure: &Failure) -> SilenceReason {
-    let said = failure.details.get("stderr").and_then(Value::as_str).filter(|said| !said.trim().is_empty());
+    let said = failure.facts().stderr.0.filter(|said| !said.trim().is_empty());
     SilenceReason { sentence: sentence(failure), short: said.unwrap_or(&failure.message).to_owned() }
 }
 
