@@ -43,8 +43,8 @@ pub(in crate::store) fn migrate(connection: &mut Connection) -> rusqlite::Result
 
 /// Runs the migrations after this version, each in a transaction of its own.
 fn migrate_from(connection: &mut Connection, version: i64) -> rusqlite::Result<()> {
-    let migrations = (1..).zip(MIGRATIONS).skip_while(|(to, _)| *to <= version);
-    migrations.map(|(to, sql)| step(connection, sql, to)).collect()
+    let mut migrations = (1..).zip(MIGRATIONS).skip_while(|(to, _)| *to <= version);
+    migrations.try_for_each(|(to, sql)| step(connection, sql, to))
 }
 
 fn step(connection: &mut Connection, sql: &str, version: i64) -> rusqlite::Result<()> {
