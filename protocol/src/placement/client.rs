@@ -1,12 +1,18 @@
 //! What the exit of an engine's own client means: `ssh`, `podman`, `docker`, `kubectl` or one of Slurm,
 //! each with the words that it uses.
 
+use std::time::Duration;
+
 use super::{Engine, Placement, kubernetes, podman, slurm, ssh};
 use crate::error::{Code, Error};
 
 /// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
 /// executed.
 pub const NO_PROGRAM: [i32; 2] = [127, 126];
+/// Time limit of a client that starts, shows or ends a place.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit for the rest of the output of a client that has ended: what it left may hold its end open.
+pub const REST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum length of a client's standard error in a message, in bytes.
 pub const MAX_SAID_BYTES: usize = 2000;
 
@@ -15,6 +21,8 @@ pub const MAX_SAID_BYTES: usize = 2000;
 pub enum ClientFailure<'a> {
     /// The client could not be started.
     NoClient(&'a str),
+    /// The user's command of this key could not be started.
+    NoCommand(&'a str, &'a str),
     /// The client or the command there ended with this code; `None`: by a signal.
     Exited(Option<i32>, &'a [u8]),
     /// The user's command of this key ended with this code, and nothing runs there because of it.
@@ -36,9 +44,10 @@ impl ClientFailure<'_> {
             placement.named_in(error).with("program", program).with("stderr", said)
         };
         match self {
-            Self::NoClient(why) if matches!(placement.engine, Engine::Command(_)) => {
-                unreachable(format!("a command of the placement `{name}` cannot be started: {why}"))
+            Self::NoCommand(key, why) => {
+                unreachable(format!("`{key}` of the placement `{name}` cannot be started: {why}"))
                     .with("reason", "command")
+                    .with("command", key)
                     .recommend("correct it; a program without a path must be in the daemon's PATH")
             }
             Self::NoClient(why) => {

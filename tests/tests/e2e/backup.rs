@@ -31,9 +31,9 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_backup_is_a_whole_private_database_and_the_turn_goes_on() {
     let (sandbox, worker) = TestSandbox::with_worker();
-    let gate = sandbox.gate("on");
-    let accepted =
-        sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!flood 2000 1000", gate.directive()));
+    let (gate, end) = (sandbox.gate("on"), sandbox.gate("end"));
+    let text = format!("!say begun\n{}\n!flood 2000 1000\n{}", gate.directive(), end.directive());
+    let accepted = sandbox.send_no_wait(&worker, &text);
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     gate.open();
     let folder = sandbox.file("kept");
@@ -47,6 +47,7 @@ fn a_backup_is_a_whole_private_database_and_the_turn_goes_on() {
     assert_eq!(names(&folder), ["state.db"], "something was left beside it");
     assert_eq!(count(&file, "SELECT count(*) FROM turns"), 1);
     assert_eq!(count(&file, "SELECT count(*) FROM workers WHERE state = 'turn'"), 1);
+    end.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     sandbox.finish();
 }

@@ -34,7 +34,11 @@ pub(super) async fn checked(
     let queue = PlaceQueue::Command(Box::new(commands.clone()));
     let (folder, manifest) = (Path::new(""), PodManifest::default());
     let start = PlaceStart { name: &name, worker: PROBE, number: 1, folder, program, request: "", manifest };
-    let identity = queue::asked(placement, &queue, &start).await?;
+    let identity = queue::asked(placement, &queue, &start).await.map_err(|failure| {
+        failure.with("place", name.as_str()).recommend(format!(
+            "correct `submit`, and end the place `{name}` if it runs; then check the placement again"
+        ))
+    })?;
     let Some(handle) = identity.uid.as_deref() else {
         let message = format!(
             "`submit` of the placement `{}` printed no handle, so that a place `{name}` may run",
@@ -49,16 +53,16 @@ pub(super) async fn checked(
     found("submit", handle.to_owned());
     let place = NamedPlace { name: &name, handle };
     let outcome = looked_into(placement, &queue, (place, &identity, program), &mut found).await;
-    let ended = ended(placement, &queue, (place, &identity)).await;
     let log = match queue.log(place) {
         Some(log) => Some(run(placement, log).await),
         None => None,
     };
+    let ended = ended(placement, &queue, (place, &identity)).await;
     outcome?;
-    found("cancel", ended?);
     if let Some(log) = log {
         found(LOGS, format!("{} bytes", log?.stdout.len()));
     }
+    found("cancel", ended?);
     Ok(())
 }
 
@@ -82,7 +86,8 @@ async fn looked_into(
     // On standard input, because `ssh` as `dial` joins words for a shell.
     let script = written(&format!("cd {} && pwd\n", path_word(&placement.cwd)));
     let script = script.map_err(|error| Failure::new(Code::StorageError, format!("a file: {error}")))?;
-    let folder = remote::output(placement, there("/bin/sh", &[]), Some(script.path()), SHORT).await?;
+    let shell = (there("/bin/sh", &[]), Some("dial"));
+    let folder = remote::output(placement, shell, Some(script.path()), SHORT).await?;
     found("folder", folder_of(placement, &folder)?);
     // Greets, and ends with its input.
     let stream = remote::run(placement, there(program, &["dial", PROBE]), None, SHORT).await?;
@@ -99,12 +104,16 @@ async fn ended(
     queue: &PlaceQueue,
     (place, identity): (NamedPlace<'_>, &PlaceIdentity),
 ) -> Result<String> {
-    run(placement, queue.end(place)).await?;
-    let begun = Instant::now();
+    let (begun, mut is_canceled) = (Instant::now(), false);
     loop {
         let (status, _) = queue::look(placement, queue, place.name, identity).await?;
         if let PlaceStatus::Gone { state, .. } = status {
             return Ok(state);
+        }
+        if !is_canceled {
+            run(placement, queue.end(place)).await?;
+            is_canceled = true;
+            continue;
         }
         if begun.elapsed() > SHORT {
             let (state, seconds) = (cleaned(status.state().as_bytes()), SHORT.as_secs());

@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use subagent_protocol::Code;
 use subagent_protocol::placement::Placement;
-use subagent_protocol::placement::client::ClientFailure;
+use subagent_protocol::placement::client::{CLIENT_TIMEOUT, ClientFailure};
 use subagent_protocol::placement::engine::{
     ClientCommand, ClientOutput, NamedPlace, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
 };
@@ -118,7 +119,7 @@ pub(super) async fn look(
 ) -> Result<(PlaceStatus, Option<String>)> {
     let Some(client) = queue.look(name, identity) else { return Ok((PlaceStatus::Absent, None)) };
     let (key, program) = (client.key, client.program.clone());
-    let printed = remote::output(placement, of(placement, client), None, SHORT).await?;
+    let printed = remote::output(placement, (of(placement, client), key), None, limit(key)).await?;
     let output =
         ClientOutput { success: printed.code == 0, stdout: &printed.stdout, stderr: &printed.stderr };
     let status = queue.seen(name, identity, &output);
@@ -166,9 +167,14 @@ pub(super) async fn run(placement: &Placement, command: ClientCommand) -> Result
     let command = of(placement, command);
     let printed = match key {
         None => remote::run(placement, command, input, SHORT).await?,
-        Some(_) => remote::output(placement, command, input, SHORT).await?,
+        Some(_) => remote::output(placement, (command, key), input, limit(key)).await?,
     };
     if printed.code == 0 { Ok(printed) } else { Err(failure(placement, (key, &client), &printed)) }
+}
+
+/// Time limit of a client; of a command of the user, that of the daemon.
+fn limit(key: Option<&str>) -> Duration {
+    if key.is_some() { CLIENT_TIMEOUT } else { SHORT }
 }
 
 pub(super) fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
@@ -177,9 +183,16 @@ pub(super) fn written(text: &str) -> io::Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Returns a command of a client, without variables that change what its options mean.
+/// Returns a command of a client, without variables that change what its options mean. A command of the
+/// user runs as the daemon runs it.
 pub(super) fn of(placement: &Placement, client: ClientCommand) -> Command {
     let mut command = command(&client.program, client.arguments);
+    if client.key.is_some() {
+        command.current_dir("/");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"SUBAGENT_")) {
+            command.env_remove(name);
+        }
+    }
     command.envs(client.variables);
     for name in placement.hidden_variables() {
         command.env_remove(name);

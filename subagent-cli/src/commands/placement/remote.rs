@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use subagent_protocol::Code;
 use subagent_protocol::ids::hex;
 use subagent_protocol::mcp::TASK_SERVER_PROGRAM;
-use subagent_protocol::placement::client::{ClientFailure, is_of_client};
+use subagent_protocol::placement::client::{ClientFailure, REST_TIMEOUT, is_of_client};
 use subagent_protocol::placement::kubernetes;
 use subagent_protocol::placement::podman::{self, ContainerEngine};
 use subagent_protocol::placement::slurm;
@@ -144,46 +144,61 @@ pub(super) async fn run(
     stdin: Option<&Path>,
     limit: Duration,
 ) -> Result<Printed> {
-    let printed = output(placement, command, stdin, limit).await?;
+    let printed = output(placement, (command, None), stdin, limit).await?;
     match is_of_client(&placement.engine, Some(printed.code), &printed.stderr) {
         true => Err(printed.failure(placement, "subagent-runtime")),
         false => Ok(printed),
     }
 }
 
-/// As [`run`], but only a client that gives no exit code has failed.
+/// As [`run`], but only a client that gives no exit code has failed. `key` is that of a command of the
+/// user.
 ///
 /// # Errors
 /// `PLACEMENT_UNREACHABLE`.
 pub(super) async fn output(
     placement: &Placement,
-    mut command: Command,
+    (mut command, key): (Command, Option<&str>),
     stdin: Option<&Path>,
     limit: Duration,
 ) -> Result<Printed> {
     let failed = |failure: ClientFailure<'_>| Failure::from(failure.error(placement, "subagent-runtime"));
+    let program = command.as_std().get_program().display().to_string();
+    let not_started = |error: std::io::Error| match key {
+        Some(key) => failed(ClientFailure::NoCommand(key, &format!("{program}: {error}"))),
+        None => failed(ClientFailure::NoClient(&error.to_string())),
+    };
     let input = match stdin {
         Some(path) => {
-            let file = std::fs::File::open(path)
-                .map_err(|error| failed(ClientFailure::NoClient(&error.to_string())))?;
+            let file = std::fs::File::open(path).map_err(not_started)?;
             Stdio::from(file)
         }
         None => Stdio::null(),
     };
     let child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn();
-    let mut child = child.map_err(|error| failed(ClientFailure::NoClient(&error.to_string())))?;
+    let mut child = child.map_err(not_started)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let ended = tokio::time::timeout(limit, async {
-        let (_, _, status) = tokio::join!(read(stdout, &mut out), read(stderr, &mut err), child.wait());
-        status
+        let rest = async { tokio::join!(read(stdout, &mut out), read(stderr, &mut err)) };
+        tokio::pin!(rest);
+        tokio::select! {
+            status = child.wait() => {
+                let _ = tokio::time::timeout(REST_TIMEOUT, &mut rest).await;
+                status
+            }
+            _ = &mut rest => child.wait().await,
+        }
     });
     match ended.await {
         Ok(Ok(status)) => match status.code() {
             Some(code) => Ok(Printed { code, stdout: out, stderr: err }),
-            None => Err(failed(ClientFailure::Exited(None, &err))),
+            None => Err(failed(match key {
+                Some(key) => ClientFailure::Refused(key, None, &err),
+                None => ClientFailure::Exited(None, &err),
+            })),
         },
-        Ok(Err(error)) => Err(failed(ClientFailure::NoClient(&error.to_string()))),
+        Ok(Err(error)) => Err(not_started(error)),
         Err(_) => Err(failed(ClientFailure::TimedOut(&err))),
     }
 }

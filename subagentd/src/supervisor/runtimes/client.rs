@@ -2,12 +2,11 @@
 //! means.
 
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use subagent_protocol::Result;
-use subagent_protocol::placement::client::ClientFailure;
+use subagent_protocol::placement::client::{CLIENT_TIMEOUT, ClientFailure, REST_TIMEOUT};
 use subagent_protocol::placement::engine::ClientCommand;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
@@ -16,10 +15,6 @@ use tokio::time::timeout;
 use super::carrier::Carrier;
 use super::stream::unreachable;
 
-/// Time limit of a command.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time limit for the rest of the output of a command that has ended: what it left may hold its end open.
-const REST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum size of each output of a command in bytes.
 const MAX_OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -75,13 +70,13 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
     let mut client = carrier.client(command);
     client.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     client.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
-    let not_started = |why: String| carrier.failure(ClientFailure::NoClient(&why));
-    let spawned = client.spawn();
-    let mut child = spawned.map_err(|error| {
-        not_started(key.map_or_else(|| error.to_string(), |key| format!("`{key}` ({program}): {error}")))
-    })?;
+    let not_started = |error: std::io::Error| match key {
+        Some(key) => carrier.failure(ClientFailure::NoCommand(key, &format!("{program}: {error}"))),
+        None => carrier.failure(ClientFailure::NoClient(&error.to_string())),
+    };
+    let mut child = client.spawn().map_err(not_started)?;
     let mut group = ClientGroup::of(&child);
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (mut stdout, mut stderr, mut is_cut) = (Vec::new(), Vec::new(), false);
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let exchange = async {
         let write = async {
@@ -95,7 +90,7 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
         let status = tokio::select! {
             status = child.wait() => {
                 group.has_ended();
-                let _ = timeout(REST_TIMEOUT, &mut talk).await;
+                is_cut = timeout(REST_TIMEOUT, &mut talk).await.is_err();
                 status
             }
             _ = &mut talk => {
@@ -104,7 +99,7 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
                 status
             }
         };
-        status.map_err(|error| not_started(error.to_string()))
+        status.map_err(not_started)
     };
     let status = match timeout(CLIENT_TIMEOUT, exchange).await {
         Ok(status) => status?,
@@ -113,6 +108,10 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
     if [&stdout, &stderr].into_iter().any(|printed| printed.len() as u64 >= MAX_OUTPUT_BYTES) {
         let limit = MAX_OUTPUT_BYTES / (1024 * 1024);
         return Err(unreachable(&format!("a client of the engine printed more than {limit} MiB"), ""));
+    }
+    if is_cut {
+        // What is left of a line is no answer.
+        stdout.truncate(stdout.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
     }
     Ok(ClientAnswer { key, status, stdout, stderr })
 }

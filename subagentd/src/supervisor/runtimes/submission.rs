@@ -99,11 +99,12 @@ async fn exchange(
             return match carrier.elsewhere() {
                 Some(remote) => {
                     let client = command.as_std().get_program().display();
-                    let why = match carrier.queue().is_some_and(|queue| queue.is_known_by_uid()) {
-                        true => format!("`dial` ({client}): {error}"),
-                        false => error.to_string(),
+                    let (why, of_command) = (error.to_string(), format!("{client}: {error}"));
+                    let failure = match carrier.queue().is_some_and(|queue| queue.is_known_by_uid()) {
+                        true => ClientFailure::NoCommand("dial", &of_command),
+                        false => ClientFailure::NoClient(&why),
                     };
-                    Submitted::NotReached(ClientFailure::NoClient(&why).error(remote, &carrier.program()))
+                    Submitted::NotReached(failure.error(remote, &carrier.program()))
                 }
                 None => Submitted::NotSent(error),
             };
