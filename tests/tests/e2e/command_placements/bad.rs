@@ -30,11 +30,13 @@ fn what_is_wrong_with_a_command_is_named() {
     engine.clear("fail-submit");
     engine.place(&sandbox, json!({"submit": ["/no-such-engine"]}));
     let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
-    assert!(error["message"].as_str().unwrap().contains("`submit` (/no-such-engine)"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("cannot be started: /no-such-engine:"), "{error}");
+    assert_eq!(error["details"]["command"], "submit", "{error}");
     assert!(engine.created().is_empty());
     engine.place(&sandbox, json!({"dial": ["no-such-engine", "exec"]}));
     let error = sandbox.try_start_on("own").error("PLACEMENT_UNREACHABLE");
-    assert!(error["message"].as_str().unwrap().contains("`dial` (no-such-engine)"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("cannot be started: no-such-engine:"), "{error}");
+    assert_eq!(error["details"]["command"], "dial", "{error}");
     let worker = error["details"]["workerId"].as_str().unwrap().to_owned();
     // It cannot be asked whom it serves, so its owner ends it.
     let error = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
