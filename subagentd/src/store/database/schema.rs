@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     const HEAD: &str =
-        "-- Written by `UPDATE_SCHEMA=1 cargo test -p subagentd --lib schema::`: what the migrations
+        "-- Written by `UPDATE_SCHEMA=1 cargo test --workspace --lib a_new_database`: what the migrations
 -- of this folder make of an empty database.
 ";
 

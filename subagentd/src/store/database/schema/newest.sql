@@ -1,4 +1,4 @@
--- Written by `UPDATE_SCHEMA=1 cargo test -p subagentd --lib schema::`: what the migrations
+-- Written by `UPDATE_SCHEMA=1 cargo test --workspace --lib a_new_database`: what the migrations
 -- of this folder make of an empty database.
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
