@@ -17,7 +17,8 @@ use crate::output::CliOutcome;
 /// Check that workers can run on another machine, in a container or on a cluster
 ///
 /// Looks for the host or image, the runtime of this version and the folder there, and opens and ends a
-/// stream, a container, a job, a pod or a place of your commands. It starts no agent: `subagent worker start --on NAME` does.
+/// stream, a container, a job, a pod or a place of your commands. It starts no agent:
+/// `subagent worker start --on NAME` does.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
