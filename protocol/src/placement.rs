@@ -22,6 +22,9 @@ use crate::stream::DaemonEpoch;
 /// Folder of the placed workers on another machine, below the home there.
 pub const PLACED_THERE: &str = "~/.local/state/subagent/placed";
 
+/// Folder of the git worktrees on another machine, below the home there.
+pub const WORKTREES_THERE: &str = "~/.local/share/subagent/worktrees";
+
 /// The file in the folder of a placed worker to which the standard error of its agents is appended.
 pub const PLACED_LOG: &str = "agent.log";
 
@@ -48,9 +51,21 @@ pub struct Placement {
     /// while it has work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
+    /// How git worktrees come there. Absent: no worker there has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitTransport>,
     /// What starts and reaches the runtimes.
     #[serde(flatten)]
     pub engine: Engine,
+}
+
+/// Worktrees are sent there and fetched back by git, over the engine's client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GitTransport {
+    /// The folder of the repositories and worktrees there: absolute, or `~/...`.
+    pub folder: String,
 }
 
 /// What starts and reaches the runtimes of a worker.
@@ -96,6 +111,7 @@ impl Placement {
             cwd: String::new(),
             program: None,
             lease_ms: None,
+            git: None,
             engine: Engine::Loopback,
         }
     }
@@ -193,8 +209,10 @@ impl Placement {
         let runtime = || runtime.and_then(command::runtime_problem).map(|problem| ("program", problem));
         let path = |field, path: Option<&str>| path.and_then(path_problem).map(|problem| (field, problem));
         let name = self.name.trim().is_empty().then_some(("name", "must not be empty"));
+        let worktrees = self.git.as_ref().map(|git| git.folder.as_str());
         name.or(engine)
             .or_else(|| path("cwd", Some(&self.cwd)))
+            .or_else(|| path("worktrees", worktrees))
             .or_else(|| path("program", self.program.as_deref()))
             .or_else(runtime)
     }

@@ -11,7 +11,7 @@ use subagent_protocol::placement::kubernetes::{KubernetesCluster, PLACED_IN_POD}
 use subagent_protocol::placement::podman::ContainerEngine;
 use subagent_protocol::placement::slurm::SlurmCluster;
 use subagent_protocol::placement::ssh::RemoteHost;
-use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
+use subagent_protocol::placement::{Engine, GitTransport, PLACED_THERE, Placement, WORKTREES_THERE};
 use subagent_protocol::{Code, Error, Result};
 
 use crate::agents::keys::KeyPositions;
@@ -27,7 +27,7 @@ use crate::start::wire::millis;
 pub(crate) const PLACEMENTS: &str = "placements";
 /// The keys of each kind.
 const KEYS: [(&str, &[&str]); 5] = [
-    ("ssh", &["kind", "host", "cwd", "args", "program", "lease"]),
+    ("ssh", &["kind", "host", "cwd", "args", "program", "lease", "transport", "worktrees"]),
     ("podman", &["kind", "image", "cwd", "mounts", "args", "command", "program", "lease"]),
     ("slurm", &["kind", "cwd", "args", "folder", "program", "lease"]),
     (
@@ -119,7 +119,8 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     let cwd = required("cwd", "the folder there")?;
     let program = trimmed(given.get("program"), || at("program"))?;
     let lease_ms = lease(given, || at("lease"))?;
-    let placement = Placement { name: name.to_owned(), cwd, program, lease_ms, engine };
+    let git = git_transport(given, at)?;
+    let placement = Placement { name: name.to_owned(), cwd, program, lease_ms, git, engine };
     match placement.problem() {
         Some((key, problem)) => refuse(at(key), problem),
         None => Ok(placement),
@@ -136,6 +137,23 @@ fn words(given: &Map<String, Value>, field: &str, key: &str) -> CheckResult<Vec<
                 "is missing; write a program with its arguments, as `[my-engine, start, \"{name}\"]`";
             refuse(FieldPath::Field(field), example)
         }
+    }
+}
+
+/// Reads how git worktrees come to the placement, and where they are there.
+fn git_transport(
+    given: &Map<String, Value>,
+    at: impl Fn(&str) -> FieldPath,
+) -> CheckResult<Option<GitTransport>> {
+    let transport = trimmed(given.get("transport"), || at("transport"))?;
+    let folder = trimmed(given.get("worktrees"), || at("worktrees"))?;
+    match (transport.as_deref(), folder) {
+        (Some("git"), folder) => {
+            Ok(Some(GitTransport { folder: folder.unwrap_or_else(|| WORKTREES_THERE.to_owned()) }))
+        }
+        (Some(_), _) => refuse(at("transport"), "must be `git`, the only one of this version"),
+        (None, Some(_)) => refuse(at("worktrees"), "needs `transport: git` beside it"),
+        (None, None) => Ok(None),
     }
 }
 

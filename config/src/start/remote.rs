@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use subagent_protocol::api::StartWorker;
+use subagent_protocol::api::{CopyMode, NewWorktree, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::placement::Placement;
+use subagent_protocol::placement::{Engine, Placement};
 use subagent_protocol::{Code, Error, Result};
 
 use super::templates;
@@ -36,9 +36,25 @@ pub fn placed(
             .with("placement", remote.name)
             .recommend("start it with `--sandbox none`, or with `--on local`"));
     }
-    let is_relative = !remote.cwd.starts_with('/');
+    let transport = remote.git.as_ref().filter(|_| request.worktree.is_some());
+    // The agent's own folder there.
+    let folder = transport.map_or(&remote.cwd, |git| &git.folder);
+    let is_relative = !folder.starts_with('/');
+    if request.worktree.is_some() && transport.is_none() {
+        let message = format!("the placement `{}` has no way to bring a git worktree there", remote.name);
+        let advice = match remote.engine {
+            Engine::Ssh(_) => {
+                format!("add `transport: git` to placements.{}, or leave the worktree out", remote.name)
+            }
+            _ => "leave it out; only placements of the kind `ssh` can have worktrees".to_owned(),
+        };
+        return Err(argument(message)
+            .with("placement", remote.name)
+            .with("field", "worktree")
+            .recommend(advice));
+    }
     let refusals = [
-        (request.worktree.is_some() || request.worktree_of.is_some(), "worktree", "a git worktree"),
+        (request.worktree_of.is_some(), "worktreeOf", "the worktree of another worker"),
         (!request.additional_directories.is_empty(), "additionalDirectories", "`--add-dir`"),
         (
             request.policy.as_ref().is_some_and(|policy| policy.memory.is_some()),
@@ -48,7 +64,7 @@ pub fn placed(
         (
             request.policy.is_some() && is_relative,
             "permissions",
-            "permission rules together with a `cwd` of the placement that is not absolute",
+            "permission rules in a folder that is not absolute (`cwd`, or `worktrees`)",
         ),
     ];
     if let Some((_, field, what)) = refusals.into_iter().find(|(is_wanted, _, _)| *is_wanted) {
@@ -63,6 +79,12 @@ pub fn placed(
         (bytes(name), bytes(value))
     });
     let cwd = PathBuf::from(&remote.cwd);
+    let worktree = request.worktree.map(|wanted| NewWorktree {
+        source: Some(request.cwd.clone()),
+        // Only git goes there.
+        copy: CopyMode::Never,
+        ..wanted
+    });
     let remote = templates::completed(remote, &request.cwd, home)?;
     Ok(StartWorker {
         // Its tasks run on this machine.
@@ -78,6 +100,7 @@ pub fn placed(
         // Its task would run in this folder, which is not here.
         titles: None,
         cwd,
+        worktree,
         placement: Some(remote),
         ..request
     })

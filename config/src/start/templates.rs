@@ -97,8 +97,14 @@ mod tests {
                 image: None,
                 folder: PLACED_IN_POD.into(),
             }));
-            let placement =
-                Placement { name: "pods".into(), cwd: "/work".into(), program: None, lease_ms: None, engine };
+            let placement = Placement {
+                name: "pods".into(),
+                cwd: "/work".into(),
+                program: None,
+                lease_ms: None,
+                git: None,
+                engine,
+            };
             super::completed(placement, home.path(), Some(home.path()))
         };
         let pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers: [{name: agent, image: 'agents:1'}]\n";

@@ -76,6 +76,7 @@ pub fn wanted(chosen: Option<WorktreeChoice>, config: &Config, env: &Environment
         setup: Setup { commands: setup.clone(), copy: copy.clone() },
         copy: CopyMode::Never,
         copy_limit: config.worktrees.copy_limit.unwrap_or(COPY_LIMIT),
+        source: None,
     })
 }
 

@@ -86,6 +86,7 @@ pub use workers::{
 };
 pub use worktrees::{
     COPY_LIMIT, ChangeWorktree, CopyMode, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree,
-    PruneWorktrees, WorktreeChoice, WorktreeConflict, WorktreeEnd, WorktreeLanded, WorktreeMerged,
-    WorktreeRemoved, WorktreeState, WorktreeView, WorktreesListed, WorktreesPruned, is_git_variable,
+    PlacedWorktreeView, PruneWorktrees, WorktreeChoice, WorktreeConflict, WorktreeEnd, WorktreeLanded,
+    WorktreeMerged, WorktreeRemoved, WorktreeState, WorktreeView, WorktreesListed, WorktreesPruned,
+    is_git_variable,
 };

@@ -47,6 +47,11 @@ pub struct NewWorktree {
     /// Maximum size of a copy in bytes.
     #[serde(default = "default_copy_limit")]
     pub copy_limit: u64,
+    /// The folder of its repository on this machine, for a worker on another one. Absent: the worker's
+    /// own folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub source: Option<PathBuf>,
 }
 
 /// Maximum size of a copy without `worktrees.copyLimit`, in bytes: 1 GiB.
@@ -125,13 +130,29 @@ pub struct WorktreeView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Sandbox>))]
     pub sandbox: Option<Box<Sandbox>>,
+    /// Where its worker works, if that is on another machine. This worktree is then a mirror, which each
+    /// command brings up to date.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<PlacedWorktreeView>,
     /// Its content, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Contents>,
 }
 
+/// The worktree on another machine in which a worker works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PlacedWorktreeView {
+    /// Name of the placement.
+    pub placement: String,
+    /// Its top folder: absolute, or `~/...` of the user there.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub path: PathBuf,
+}
+
 impl WorktreeView {
-    /// Returns the worktree for an operation.
+    /// Returns the worktree on this machine for an operation.
     #[must_use]
     pub fn worktree(&self) -> Worktree {
         Worktree {
@@ -146,6 +167,7 @@ impl WorktreeView {
             copied: self.copied.clone(),
             identity_missing: self.identity_missing,
             sandbox: self.sandbox.clone(),
+            placed: None,
         }
     }
 }

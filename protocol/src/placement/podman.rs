@@ -323,6 +323,7 @@ mod tests {
             cwd: "/work".into(),
             program: None,
             lease_ms: None,
+            git: None,
             engine: Engine::Podman(engine()),
         };
         for (code, said, reason) in [

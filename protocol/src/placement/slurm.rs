@@ -414,8 +414,14 @@ mod tests {
     #[test]
     fn each_failure_of_a_client_has_advice() {
         let engine = Engine::Slurm(cluster(&[]));
-        let placement =
-            Placement { name: "cluster".into(), cwd: "/x".into(), program: None, lease_ms: None, engine };
+        let placement = Placement {
+            name: "cluster".into(),
+            cwd: "/x".into(),
+            program: None,
+            lease_ms: None,
+            git: None,
+            engine,
+        };
         for (said, reason) in [
             (
                 "squeue: error: x\nslurm_load_jobs error: Unable to contact slurm controller (connect failure)",

@@ -155,6 +155,7 @@ mod tests {
             cwd: "~/src/a thing".into(),
             program: None,
             lease_ms: None,
+            git: None,
             engine: Engine::Ssh(host),
         }
     }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::placement::Placement;
 use crate::sandbox::{FileSystem, Sandbox};
 use crate::time::Timestamp;
 
@@ -17,6 +18,10 @@ pub const BRANCH_PREFIX: &str = "subagent/";
 /// The folder of the refs `refs/subagent/retired/NAME/TIME`, which keep the work of
 /// discarded and landed worktrees.
 pub const RETIRED_REFS: &str = "refs/subagent/retired/";
+
+/// The folder of the refs `refs/subagent/exchange/NAME` on the machine of a placed worker: the state
+/// that was sent there, or that is fetched from there.
+pub const EXCHANGE_REFS: &str = "refs/subagent/exchange/";
 
 /// Maximum number of file names in an error, an event or the result of a merge.
 pub const MAX_NAMES: usize = 100;
@@ -81,6 +86,22 @@ pub struct Worktree {
     /// only inside the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<Sandbox>>,
+    /// The worktree on another machine in which its worker works. This one is then a mirror, which
+    /// each operation brings up to date first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<Box<PlacedWorktree>>,
+}
+
+/// A worktree on another machine. Its paths are absolute, or begin with `~/` of the user there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacedWorktree {
+    /// The machine, with the program there.
+    pub placement: Placement,
+    /// Its top folder.
+    pub path: PathBuf,
+    /// The bare repository that has its commits.
+    pub repository: PathBuf,
 }
 
 /// What a copy of a folder contains.
@@ -112,6 +133,18 @@ impl Worktree {
     #[must_use]
     pub fn from_inside(&self) -> Self {
         Self { repository: self.path.join(".git"), sandbox: None, ..self.clone() }
+    }
+
+    /// Returns the same worktree as seen by a process on the machine where its worker works.
+    #[must_use]
+    pub fn there(&self, placed: &PlacedWorktree) -> Self {
+        Self {
+            repository: placed.repository.clone(),
+            main: placed.repository.clone(),
+            path: placed.path.clone(),
+            placed: None,
+            ..self.clone()
+        }
     }
 
     /// Whether it is a copy of the workspace, whose changes are taken file by file.
@@ -209,6 +242,32 @@ pub enum Operation {
         /// The landing; only its `id`, `trailer` and `then` are used.
         landing: Box<Landing>,
     },
+    /// On the machine of a placed worker: puts the state of the worktree under a ref of
+    /// [`EXCHANGE_REFS`]. Creates the repository if there is none.
+    Pack {
+        /// The worktree there.
+        worktree: Worktree,
+    },
+    /// On the machine of a placed worker: gives the worktree the state under its ref of
+    /// [`EXCHANGE_REFS`]. Creates the worktree if there is none. May be repeated.
+    Unpack {
+        /// The worktree there.
+        worktree: Worktree,
+        /// The commit of the state.
+        state: String,
+        /// How to make a new worktree usable.
+        setup: Setup,
+    },
+    /// On the machine of a placed worker: removes the worktree, whose state is known elsewhere.
+    Forget {
+        /// The worktree there.
+        worktree: Worktree,
+        /// The commit of the known state.
+        state: String,
+        /// What to do if it has more than that: keep it under a ref of [`RETIRED_REFS`] with this time;
+        /// absent: it stays unchanged.
+        time: Option<Timestamp>,
+    },
     /// Completes a landing that was killed after the target branch was moved. Changes nothing
     /// if there was none.
     Recover {
@@ -299,11 +358,11 @@ pub enum AfterLanding {
 pub enum WorktreeResult {
     /// The result of [`Operation::Plan`], without changes.
     Planned(Plan),
-    /// The result of [`Operation::Create`] and [`Operation::Setup`].
+    /// The result of [`Operation::Create`], [`Operation::Setup`] and [`Operation::Unpack`].
     Ready,
     /// The result of [`Operation::Look`], and of [`Operation::Remove`] for a kept worktree.
     Found(Contents),
-    /// The result of [`Operation::Remove`] for a removed worktree.
+    /// The result of [`Operation::Remove`] and [`Operation::Forget`] for a removed worktree.
     Removed,
     /// The result of [`Operation::Discard`]: the ref or folder that keeps the content; `None` if it
     /// was clean or gone.
@@ -312,6 +371,8 @@ pub enum WorktreeResult {
     Landed(Landed),
     /// The result of [`Operation::Merge`], with the files.
     Merged(Merged),
+    /// The result of [`Operation::Pack`].
+    Packed(Option<Packed>),
     /// The result of [`Operation::Recover`]: the branch whose landing was completed.
     Recovered(Option<String>),
     /// The result of [`Operation::Prune`] with all refs, and of [`Operation::PruneCopies`] with all
@@ -324,6 +385,16 @@ pub enum WorktreeResult {
     },
     /// The operation failed; changes are only those in the error.
     Failed(Error),
+}
+
+/// A worktree on the machine of a placed worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Packed {
+    /// The commit of its state: files, index, `HEAD` and branch. Equal states have equal commits.
+    pub state: String,
+    /// Number of ignored files newer than its setup, which stay there.
+    pub ignored: u64,
 }
 
 /// The sources of a new worktree.

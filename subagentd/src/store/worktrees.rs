@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use subagent_protocol::api::{WorktreeState, WorktreeView};
+use subagent_protocol::api::{PlacedWorktreeView, WorktreeState, WorktreeView};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::state::Desired;
 use subagent_protocol::time::Timestamp;
@@ -65,7 +65,10 @@ impl WorktreeRow {
             copied,
             identity_missing,
             sandbox,
+            placed,
         } = worktree;
+        let placed =
+            placed.map(|placed| PlacedWorktreeView { placement: placed.placement.name, path: placed.path });
         WorktreeView {
             name,
             state,
@@ -81,6 +84,7 @@ impl WorktreeRow {
             worker_id,
             created_at,
             sandbox,
+            placed,
             contents: None,
         }
     }

@@ -142,6 +142,7 @@ mod ssh {
     mod moved;
     mod prepare;
     mod turns;
+    mod worktrees;
 }
 
 mod hosts {

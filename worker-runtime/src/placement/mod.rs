@@ -10,7 +10,7 @@ pub(crate) mod relay;
 mod segments;
 pub(crate) mod submit;
 mod task_socket;
-mod there;
+pub(crate) mod there;
 
 use std::ffi::OsString;
 use std::io;

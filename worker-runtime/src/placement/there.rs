@@ -59,7 +59,7 @@ pub(super) fn root(given: Option<PathBuf>) -> io::Result<PathBuf> {
 /// # Errors
 ///
 /// Without an absolute `HOME`, if the path has one.
-pub(super) fn path(written: &OsStr) -> io::Result<PathBuf> {
+pub(crate) fn path(written: &OsStr) -> io::Result<PathBuf> {
     written.to_str().map_or_else(|| Ok(PathBuf::from(written)), expanded)
 }
 

@@ -6,6 +6,7 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
 use super::checkout::Checkout;
+use super::placed::EXCHANGED;
 use super::registration::Registration;
 use super::work::{OperationContext, line};
 use crate::git::Git;
@@ -44,6 +45,8 @@ impl OwnCommits {
             }
             if name == branch {
                 tip = Some(id.to_owned());
+            } else if name.starts_with(EXCHANGED) {
+                // A state of the whole worktree, which is looked at itself.
             } else if OWN_REFS.iter().any(|own| name.starts_with(own)) {
                 own.push(id.to_owned());
             } else {

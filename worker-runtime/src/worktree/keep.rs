@@ -60,7 +60,7 @@ impl Keeping<'_> {
             status::with_own_index(work, &place.top, &place.git_dir, &scratch)?;
         let head = head(work, &place.top)?;
         let index = self.index(&git, &scratch, head.as_deref(), is_unmerged)?;
-        let (entries, nested) = self.entries(place, &git, is_unmerged)?;
+        let (entries, nested) = self.entries(place, &git, is_unmerged, place.ignored(work)?)?;
         for folder in nested {
             let git_dir = modules::git_dir(work, &folder)?;
             let git_dir =
@@ -75,6 +75,13 @@ impl Keeping<'_> {
                 None => parents.push(self.below(place, &below)?),
             }
         }
+        let tree = self.tree(&git, entries)?;
+        parents.extend(named(work, &place.top, &place.git_dir)?);
+        self.commit(&work.git(&place.top), &tree, head.into_iter().chain([index]).chain(parents), "Files")
+    }
+
+    /// Writes the tree of the index with these changes.
+    pub(super) fn tree(&self, git: &Git<'_>, entries: Entries) -> Result<String, Error> {
         let mut input = Vec::new();
         for (name, facts) in entries {
             input.extend_from_slice(facts.as_bytes());
@@ -83,11 +90,9 @@ impl Keeping<'_> {
             input.push(0);
         }
         if !input.is_empty() {
-            work.feed(&git, &["update-index", "-z", "--add", "--replace", "--index-info"], &input)?;
+            self.work.feed(git, &["update-index", "-z", "--add", "--replace", "--index-info"], &input)?;
         }
-        let tree = line(&work.feed(&git, &["write-tree"], b"")?);
-        parents.extend(named(work, &place.top, &place.git_dir)?);
-        self.commit(&work.git(&place.top), &tree, head.into_iter().chain([index]).chain(parents), "Files")
+        Ok(line(&self.work.feed(git, &["write-tree"], b"")?))
     }
 
     /// Writes a commit. It does not depend on author and time, so a repetition
@@ -142,12 +147,13 @@ impl Keeping<'_> {
     }
 
     /// Returns the differences from the index as entries whose objects are written, and
-    /// repositories that git does not track.
-    fn entries(
+    /// repositories that git does not track. `ignored` are files that git ignores.
+    pub(super) fn entries(
         &self,
         place: &Checkout,
         git: &Git<'_>,
         is_unmerged: bool,
+        ignored: impl IntoIterator<Item = PathBuf>,
     ) -> Result<(Entries, Vec<PathBuf>), Error> {
         let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
         let listed = self.work.feed(git, &list, b"")?;
@@ -157,7 +163,7 @@ impl Keeping<'_> {
         };
         let mut names: BTreeSet<Vec<u8>> =
             parts(&listed).chain(parts(&unmerged)).map(<[u8]>::to_vec).collect();
-        for file in place.ignored(self.work)? {
+        for file in ignored {
             names.insert(file.into_os_string().into_encoded_bytes());
         }
         let none = "0".repeat(self.worktree.base.len());

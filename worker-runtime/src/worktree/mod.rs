@@ -27,6 +27,7 @@ mod look;
 mod modules;
 mod own;
 mod patch;
+mod placed;
 mod plan;
 mod registration;
 mod remove;
@@ -46,8 +47,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use subagent_protocol::Code;
 use subagent_protocol::worktree::{Operation, WorktreeResult};
+use subagent_protocol::{Code, Error};
 
 use self::exclusive::exclusively;
 pub use self::identity::lacks_identity;
@@ -91,15 +92,21 @@ fn serve<R: DeserializeOwned, A: Serialize>(
 
 fn answer(operation: Operation, env: &CallerEnvironment, waits: WaitLimits) -> WorktreeResult {
     let work = OperationContext::new(env, waits);
-    if let Some(answer) = copy::answer(&work, &operation) {
-        return answer.unwrap_or_else(WorktreeResult::Failed);
-    }
-    let answer = match operation {
+    let answer = match copy::answer(&work, &operation) {
+        Some(answer) => answer,
+        None => placed::answer(&work, operation),
+    };
+    answer.unwrap_or_else(WorktreeResult::Failed)
+}
+
+/// Carries out an operation on a git worktree of this machine.
+fn carried_out(work: &OperationContext<'_>, operation: Operation) -> Result<WorktreeResult, Error> {
+    match operation {
         Operation::Plan { cwd, root, branch, base, with_changes, copy } => {
             let wanted = plan::WorktreeRequest { branch, base, with_changes };
             let planned = match &copy {
                 Some(wish) if wish.always => copy::plan(&cwd, &root, wish),
-                _ => plan::plan(&work, &cwd, &root, &wanted),
+                _ => plan::plan(work, &cwd, &root, &wanted),
             };
             match (planned, &copy) {
                 (Err(error), Some(wish)) if error.code == Code::WorktreeNeedsGit && !wish.always => {
@@ -109,7 +116,7 @@ fn answer(operation: Operation, env: &CallerEnvironment, waits: WaitLimits) -> W
             }
             .map(WorktreeResult::Planned)
         }
-        Operation::Create { worktree, setup } => exclusively(&work, "create", &worktree, |work| {
+        Operation::Create { worktree, setup } => exclusively(work, "create", &worktree, |work| {
             create::create(work, &worktree)?;
             match worktree.sandbox {
                 // No agent has touched its content yet.
@@ -118,38 +125,42 @@ fn answer(operation: Operation, env: &CallerEnvironment, waits: WaitLimits) -> W
             }
         }),
         Operation::Setup { worktree, setup } => {
-            exclusively(&work, "setup", &worktree, |work| match &worktree.sandbox {
+            exclusively(work, "setup", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::setup(work, &worktree, sandbox, &setup),
                 None => usable::make(work, &worktree, &setup),
             })
         }
         Operation::Look { worktree } => {
-            exclusively(&work, "look", &worktree, |work| match &worktree.sandbox {
+            exclusively(work, "look", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::look(work, &worktree, sandbox).map(WorktreeResult::Found),
                 None => look::look(work, &worktree).map(WorktreeResult::Found),
             })
         }
         Operation::Remove { worktree } => {
-            exclusively(&work, "remove", &worktree, |work| match &worktree.sandbox {
+            exclusively(work, "remove", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::remove(work, &worktree, sandbox),
                 None => remove::remove(work, &worktree),
             })
         }
         Operation::Discard { worktree, time } => {
-            exclusively(&work, "discard", &worktree, |work| match &worktree.sandbox {
+            exclusively(work, "discard", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::discard(work, &worktree, sandbox, time),
                 None => discard::discard(work, &worktree, time),
             })
         }
-        Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
+        Operation::Prune { repository, before } => retired::prune(work, &repository, before),
         Operation::PruneCopies { folder, before } => copy::prune(&folder, before),
         Operation::Land { worktree, landing } => {
-            exclusively(&work, "land", &worktree, |work| land::land(work, &worktree, &landing))
+            exclusively(work, "land", &worktree, |work| land::land(work, &worktree, &landing))
         }
         Operation::Merge { worktree, landing } => {
-            exclusively(&work, "merge", &worktree, |work| land::files::merge(work, &worktree, &landing))
+            exclusively(work, "merge", &worktree, |work| land::files::merge(work, &worktree, &landing))
         }
-        Operation::Recover { repository } => land::recover(&work, &repository),
-    };
-    answer.unwrap_or_else(WorktreeResult::Failed)
+        Operation::Recover { repository } => land::recover(work, &repository),
+        Operation::Pack { worktree } => placed::there::pack(work, &worktree),
+        Operation::Unpack { worktree, state, setup } => {
+            placed::there::unpack(work, &worktree, &state, &setup)
+        }
+        Operation::Forget { worktree, state, time } => placed::there::forget(work, &worktree, &state, time),
+    }
 }

@@ -79,6 +79,7 @@ fn a_failed_command_is_named_with_what_it_said() {
         cwd: "/work".into(),
         program: None,
         lease_ms: None,
+        git: None,
         engine: Engine::Command(Box::new(commands())),
     };
     assert_eq!(placement.problem(), None);

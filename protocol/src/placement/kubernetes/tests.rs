@@ -342,7 +342,7 @@ fn options_are_global_ones_without_a_secret() {
 fn each_failure_of_a_client_has_advice() {
     let engine = Engine::Kubernetes(Box::new(cluster()));
     let placement =
-        Placement { name: "pods".into(), cwd: "/x".into(), program: None, lease_ms: None, engine };
+        Placement { name: "pods".into(), cwd: "/x".into(), program: None, lease_ms: None, git: None, engine };
     for (said, reason) in [
         ("Unable to connect to the server: dial tcp: lookup x: no such host", "engine"),
         (

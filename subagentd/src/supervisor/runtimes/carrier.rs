@@ -45,6 +45,11 @@ pub(super) struct Carrier {
     token: PathBuf,
 }
 
+/// Returns a word that no other state dir has, for names at other places.
+pub(crate) fn state_name(setup: &DaemonSettings) -> String {
+    hex(&Sha256::digest(setup.state_dir.as_os_str().as_bytes())[..4])
+}
+
 impl Carrier {
     pub(super) fn of(placement: &Placement, setup: &DaemonSettings, worker: &WorkerId) -> Self {
         Self {
@@ -54,7 +59,7 @@ impl Carrier {
                 Engine::Kubernetes(_) | Engine::Command(_) => placed_root(&setup.state_dir),
                 _ => root_of(placement, setup),
             },
-            state: hex(&Sha256::digest(setup.state_dir.as_os_str().as_bytes())[..4]),
+            state: state_name(setup),
             token: setup.runtime_dir.container_token(worker.as_str()),
         }
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use subagent_core::model::{LifecycleState, Worker};
 use subagent_protocol::api::{StartWorker, WorkerView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
+use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::questions::answer_time::check_answer_time;
@@ -70,7 +71,9 @@ async fn start_stored(
         return started(supervisor, &worker_id).await;
     }
     let placement = carrier::with_program(request.placement.clone(), &supervisor.shared.setup).await?;
-    let planned = plan_worktree(supervisor, request.worktree.as_ref(), &request.cwd, &request.env).await?;
+    let elsewhere = placement.as_ref().and_then(Placement::elsewhere);
+    let wanted = request.worktree.as_ref();
+    let planned = plan_worktree(supervisor, wanted, &request.cwd, &request.env, elsewhere).await?;
     let (mut spec, kept) = delegation::parts(&request)?;
     let own = supervisor.shared.setup.own_folders();
     sandbox::set(&mut spec, &request, planned.as_ref(), own).await?;

@@ -1,7 +1,7 @@
 //! Validates the start of a worker on another machine or in a container: what works only beside the
 //! daemon is refused.
 
-use subagent_protocol::api::StartWorker;
+use subagent_protocol::api::{CopyMode, NewWorktree, StartWorker};
 use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
@@ -23,7 +23,8 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
         return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "placement"));
     }
     let refused = [
-        (request.worktree.is_some() || request.worktree_of.is_some(), "worktree"),
+        (request.worktree.as_ref().is_some_and(|worktree| !is_sent(worktree, remote)), "worktree"),
+        (request.worktree_of.is_some(), "worktreeOf"),
         (request.titles.is_some(), "titles"),
         (!request.additional_directories.is_empty(), "additionalDirectories"),
         (request.policy.as_ref().is_some_and(|policy| policy.memory.is_some()), "memory"),
@@ -38,6 +39,12 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Whether git can bring the worktree there.
+fn is_sent(worktree: &NewWorktree, remote: &Placement) -> bool {
+    let is_known = worktree.source.as_ref().is_some_and(|source| source.is_absolute());
+    is_known && remote.git.is_some() && worktree.copy == CopyMode::Never
 }
 
 /// Returns the error of a stop that cannot take the worker's place out of an engine's queue.

@@ -7,6 +7,7 @@ use subagent_core::model::{LifecycleState, Queue, QueuePosition, Queued, Worker,
 use subagent_core::task::check_name;
 use subagent_protocol::api::{CallableAgents, RunTask, TaskView};
 use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
+use subagent_protocol::placement::Placement;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
@@ -89,7 +90,8 @@ async fn spawn_task(supervisor: &Supervisor, caller: TaskCaller, mut request: Ru
     composed.request.placement =
         carrier::with_program(composed.request.placement.take(), &supervisor.shared.setup).await?;
     let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
-    let planned = plan_worktree(supervisor, wanted, cwd, &composed.request.env).await?;
+    let elsewhere = composed.request.placement.as_ref().and_then(Placement::elsewhere);
+    let planned = plan_worktree(supervisor, wanted, cwd, &composed.request.env, elsewhere).await?;
     let (mut spec, kept) = delegation::parts(&composed.request)?;
     let own = supervisor.shared.setup.own_folders();
     sandbox::set(&mut spec, &composed.request, planned.as_ref(), own).await?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use subagent_protocol::api::{
     CopyMode, NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed,
 };
+use subagent_protocol::placement::Placement;
 use subagent_protocol::worktree::{CopyRequest, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
@@ -12,6 +13,7 @@ use super::operation;
 use super::planned::Planned;
 use super::rows::look;
 use crate::store::worktrees::{self, WorktreeRow};
+use crate::supervisor::runtimes::carrier::state_name;
 use crate::supervisor::start::environment::Variables;
 use crate::supervisor::start::sandbox::always_hidden;
 use crate::supervisor::{Supervisor, addresses};
@@ -116,7 +118,8 @@ fn copy_request(supervisor: &Supervisor, wanted: &NewWorktree) -> Option<CopyReq
     Some(CopyRequest { always: wanted.copy == CopyMode::Always, limit: wanted.copy_limit, without })
 }
 
-/// What the worktree of a new worker would be made from. Nothing is stored.
+/// What the worktree of a new worker would be made from. Nothing is stored. `placement` is the other machine
+/// where the worker works, if it does.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}`, `WORKTREE_NEEDS_GIT{reason}`, `WORKTREE_EXISTS{branch}`, `WORKTREE_BUSY{reason}`.
@@ -125,6 +128,7 @@ pub(in crate::supervisor) async fn plan_worktree(
     wanted: Option<&NewWorktree>,
     cwd: &Path,
     env: &Variables,
+    placement: Option<&Placement>,
 ) -> Result<Option<Planned>> {
     let Some(wanted) = wanted else { return Ok(None) };
     if !wanted.root.is_absolute() {
@@ -132,7 +136,7 @@ pub(in crate::supervisor) async fn plan_worktree(
         return Err(Error::new(Code::InvalidArgument, message).with("field", "worktree.root"));
     }
     let operation = Operation::Plan {
-        cwd: cwd.to_owned(),
+        cwd: wanted.source.as_deref().unwrap_or(cwd).to_owned(),
         root: wanted.root.clone(),
         branch: wanted.choice.branch.clone(),
         base: wanted.choice.base.clone(),
@@ -140,7 +144,10 @@ pub(in crate::supervisor) async fn plan_worktree(
         copy: copy_request(supervisor, wanted),
     };
     match operation::run(&supervisor.shared, &operation, env).await? {
-        WorktreeResult::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),
+        WorktreeResult::Planned(plan) => {
+            let planned = Planned::new(plan, wanted.clone());
+            Ok(Some(planned.placed(placement, &state_name(&supervisor.shared.setup))))
+        }
         other => Err(operation::unexpected(&other)),
     }
 }

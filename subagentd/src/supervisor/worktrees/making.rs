@@ -55,7 +55,10 @@ fn works_in(tx: &Tx<'_>, worker: RowId, mut spec: Spec, worktree: &Worktree) -> 
     spec.has_worktree = true;
     if let Some(policy) = &mut spec.policy {
         // Relative patterns are about files where the agent works.
-        policy.workspace = moved(&policy.workspace, worktree);
+        policy.workspace = match &worktree.placed {
+            Some(placed) => placed.path.clone(),
+            None => moved(&policy.workspace, worktree),
+        };
     }
     let text = serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     workers::update_spec(tx, worker, &text)

@@ -21,7 +21,7 @@ pub(in crate::supervisor) const COMMANDS_TIMEOUT: Duration = Duration::from_secs
 /// The longest answer: a list of all files of a large repository.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// Of the daemon's own variables those that stand in for ones that the caller did not send.
-const STAND_IN: [&str; 4] = ["PATH", "HOME", "USER", "XDG_CONFIG_HOME"];
+const STAND_IN: [&str; 5] = ["PATH", "HOME", "USER", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK"];
 
 /// Carries out an operation with these variables.
 ///

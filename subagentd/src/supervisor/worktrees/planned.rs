@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use subagent_protocol::api::NewWorktree;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::sandbox::SandboxSpec;
-use subagent_protocol::worktree::{BRANCH_PREFIX, Plan, Setup, Worktree};
+use subagent_protocol::worktree::{BRANCH_PREFIX, PlacedWorktree, Plan, Setup, Worktree};
 
 /// The longest name of a worktree, in characters: it is a part of a path and of a branch.
 const MAX_NAME_CHARS: usize = 64;
@@ -15,11 +16,32 @@ const MAX_NAME_CHARS: usize = 64;
 pub(in crate::supervisor) struct Planned {
     plan: Plan,
     wanted: NewWorktree,
+    there: Option<PlannedThere>,
+}
+
+/// Where a worktree will be on the machine of its worker.
+#[derive(Debug, Clone)]
+struct PlannedThere {
+    placement: Placement,
+    /// The folder of the worktrees of this repository.
+    folder: String,
 }
 
 impl Planned {
     pub(super) fn new(plan: Plan, wanted: NewWorktree) -> Self {
-        Self { plan, wanted }
+        Self { plan, wanted, there: None }
+    }
+
+    /// The same for a worker on another machine that git reaches. `state` is a word that other state dirs do
+    /// not have: they may use the same machine.
+    pub(super) fn placed(self, placement: Option<&Placement>, state: &str) -> Self {
+        let there = placement.and_then(|placement| {
+            let root = placement.git.as_ref()?.folder.trim_end_matches('/');
+            let repository = self.plan.folder.file_name()?.to_string_lossy();
+            let folder = format!("{root}/{repository}-{state}");
+            Some(PlannedThere { placement: placement.clone(), folder })
+        });
+        Self { there, ..self }
     }
 
     /// What makes it usable.
@@ -29,7 +51,7 @@ impl Planned {
 
     /// The worktree of a worker with this name, while these names of worktrees are taken.
     pub(super) fn named(&self, worker: &str, taken: &HashSet<String>) -> Worktree {
-        let Self { plan, wanted } = self;
+        let Self { plan, wanted, there } = self;
         let name =
             free_name(worker, |name| taken.contains(name) || plan.taken.iter().any(|other| other == name));
         let branch = match plan.copied {
@@ -47,6 +69,7 @@ impl Planned {
             copied: plan.copied.clone(),
             identity_missing: plan.identity_missing,
             sandbox: None,
+            placed: there.as_ref().map(|there| Box::new(there.worktree(&name))),
             name,
         }
     }
@@ -63,13 +86,25 @@ impl Planned {
 
     /// The worker's folder in this worktree.
     pub(super) fn cwd(&self, worktree: &Worktree) -> PathBuf {
+        let top = top(worktree);
         // `join` of an empty path would end in a slash.
-        if self.plan.prefix.as_os_str().is_empty() {
-            worktree.path.clone()
-        } else {
-            worktree.path.join(&self.plan.prefix)
+        if self.plan.prefix.as_os_str().is_empty() { top.to_owned() } else { top.join(&self.plan.prefix) }
+    }
+}
+
+impl PlannedThere {
+    fn worktree(&self, name: &str) -> PlacedWorktree {
+        PlacedWorktree {
+            placement: self.placement.clone(),
+            path: PathBuf::from(format!("{}/{name}", self.folder)),
+            repository: PathBuf::from(format!("{}.git", self.folder)),
         }
     }
+}
+
+/// The top folder of the worktree in which the worker works.
+pub(super) fn top(worktree: &Worktree) -> &Path {
+    worktree.placed.as_ref().map_or(&worktree.path, |placed| &placed.path)
 }
 
 /// Where a path of the main work tree is in a worktree; a path outside of it stays.
@@ -159,6 +194,7 @@ mod tests {
                 setup: Setup::default(),
                 copy: CopyMode::Never,
                 copy_limit: 0,
+                source: None,
             },
         )
     }

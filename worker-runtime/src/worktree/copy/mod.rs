@@ -78,6 +78,9 @@ pub(super) fn answer(
         Operation::Plan { .. }
         | Operation::Recover { .. }
         | Operation::Prune { .. }
+        | Operation::Pack { .. }
+        | Operation::Unpack { .. }
+        | Operation::Forget { .. }
         | Operation::PruneCopies { .. } => return None,
     };
     let copied = worktree.copied.as_ref()?;

@@ -1,0 +1,263 @@
+//! Worktrees of workers on another machine: sent there by git, fetched back before each command about
+//! them, and removed on both machines.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
+
+use crate::look::git;
+use crate::worktrees::repository;
+
+/// Time limit of operations there.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A repository, and a host that git reaches.
+fn placed() -> Option<(TestSandbox, SshHost)> {
+    let sandbox = repository();
+    let host = SshHost::start(&sandbox)?;
+    allow(&sandbox, &host);
+    sandbox.init();
+    Some((sandbox, host))
+}
+
+fn allow(sandbox: &TestSandbox, host: &SshHost) {
+    let runtime = sandbox.executable("subagent-runtime");
+    host.place(sandbox, json!({"program": runtime, "transport": "git"}));
+}
+
+fn start(sandbox: &TestSandbox, name: &str) -> Value {
+    let args = ["worker", "start", "demo", "--name", name, "--on", "there", "--worktree"];
+    sandbox.run(&args).data_of("worker.started")
+}
+
+/// The worktree there, and its repository.
+fn there(host: &SshHost, started: &Value) -> (PathBuf, PathBuf) {
+    let path = started["worktree"]["placed"]["path"].as_str().unwrap();
+    let path = host.home().join(path.strip_prefix("~/").unwrap());
+    let repository = format!("{}.git", path.parent().unwrap().display());
+    (path, repository.into())
+}
+
+/// The mirror on this machine.
+fn mirror(started: &Value) -> PathBuf {
+    PathBuf::from(started["worktree"]["path"].as_str().unwrap())
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Runs git in a folder there.
+fn git_there(folder: &Path, args: &[&str]) -> String {
+    let ran = Command::new("git").arg("-C").arg(folder).args(args).output().unwrap();
+    assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+fn contents(sandbox: &TestSandbox, name: &str) -> Value {
+    sandbox.run(&["worktree", "show", name]).data_of("worktree.shown")["contents"].clone()
+}
+
+#[test]
+fn a_worker_there_works_in_its_worktree_and_lands_here() {
+    let Some((sandbox, host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let ((tree, bare), mirror) = (there(&host, &started), mirror(&started));
+    assert_eq!(started["worktree"]["placed"]["placement"], "there", "{started}");
+    assert!(started["cwd"].as_str().unwrap().starts_with("~/.local/share/subagent/worktrees/"), "{started}");
+    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 2 TWO\n!edit create new/b.txt new"]).data();
+    assert_eq!(text(&tree.join("a.txt")), "one\nTWO\nthree\n");
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "one\ntwo\nthree\n");
+    let found = contents(&sandbox, "auth");
+    let counts = ["files", "added", "removed", "uncommitted"].map(|key| found[key].clone());
+    assert_eq!(counts, [2, 2, 1, 2].map(|number| json!(number)), "{found}");
+    assert_eq!(text(&mirror.join("new/b.txt")), text(&tree.join("new/b.txt")));
+
+    let landed = sandbox.run(&["land", "auth", "--message", "Make it loud"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["a.txt", "new/b.txt"]));
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "one\nTWO\nthree\n");
+    // The worker there goes on with the landed commit.
+    assert_eq!(git_there(&tree, &["rev-parse", "HEAD"]), git(&sandbox, &["rev-parse", "main"]));
+    assert_eq!(git_there(&tree, &["status", "--porcelain"]), "");
+    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 3 THREE\n!shell git rm -q new/b.txt"]).data();
+    let again = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(again["files"], json!(["a.txt", "new/b.txt"]));
+    assert!(!mirror.join("new").exists());
+    let nothing = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!((&nothing["files"], &nothing["commit"]), (&json!([]), &again["commit"]));
+
+    let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"], json!({"outcome": "removed", "name": "auth"}));
+    assert!(!tree.exists() && !mirror.exists());
+    assert_eq!(git_there(&bare, &["for-each-ref"]), "");
+    assert!(!git(&sandbox, &["for-each-ref", "refs/heads"]).contains("subagent/auth"));
+    sandbox.finish();
+}
+
+#[test]
+fn commits_index_and_files_come_back_as_they_are_there() {
+    let Some((sandbox, host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let ((tree, _), mirror) = (there(&host, &started), mirror(&started));
+    let script = "git -c user.name=it -c user.email=it@there commit -q --allow-empty -m one\n\
+        echo staged > s.txt; git add s.txt; echo more >> s.txt; rm a.txt; ln -s /nowhere link\n\
+        printf '#!/bin/sh\\n' > run; chmod +x run; mkdir -p 'a b'; echo x > 'a b/ü'";
+    let file = host.home().join("script");
+    fs::write(&file, script).unwrap();
+    let _ = sandbox.run(&["send", "auth", &format!("!shell sh {}", file.display())]).data();
+    let found = contents(&sandbox, "auth");
+    assert_eq!(found["commits"], 1, "{found}");
+    for args in [
+        &["status", "--porcelain"][..],
+        &["diff"],
+        &["diff", "--cached"],
+        &["log", "--format=%H %an %s"],
+        &["symbolic-ref", "HEAD"],
+    ] {
+        assert_eq!(git_there(&mirror, args), git_there(&tree, args), "{args:?}");
+    }
+    assert_eq!(fs::read_link(mirror.join("link")).unwrap(), Path::new("/nowhere"));
+    assert_eq!(text(&mirror.join("a b/ü")), "x\n");
+    // A detached head and a moved branch, too.
+    let _ = sandbox.run(&["send", "auth", "!shell git checkout -q -f --detach HEAD~1"]).data();
+    let _ = contents(&sandbox, "auth");
+    assert_eq!(git_there(&mirror, &["rev-parse", "HEAD"]), git_there(&tree, &["rev-parse", "HEAD"]));
+    let branch = Command::new("git").arg("-C").arg(&mirror).args(["symbolic-ref", "-q", "HEAD"]).output();
+    assert_eq!(branch.unwrap().status.code(), Some(1), "HEAD must be on no branch");
+    let branch = ["rev-parse", "subagent/auth"];
+    assert_eq!(git_there(&mirror, &branch), git_there(&tree, &branch));
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    let _ = sandbox.run(&["worktree", "discard", "auth"]).data_of("worktree.discarded");
+    sandbox.finish();
+}
+
+#[test]
+fn what_git_ignores_stays_there_and_is_not_lost() {
+    let Some((sandbox, host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let ((tree, bare), mirror) = (there(&host, &started), mirror(&started));
+    let _ = sandbox.run(&["send", "auth", "!shell echo '*.o' > .gitignore; echo big > x.o"]).data();
+    let found = contents(&sandbox, "auth");
+    assert_eq!((&found["ignored"], &found["uncommitted"]), (&json!(1), &json!(1)), "{found}");
+    assert!(!mirror.join("x.o").exists() && mirror.join(".gitignore").exists());
+    let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"]["outcome"], "kept", "{stopped}");
+    let error = sandbox.run(&["worktree", "remove", "auth"]).error("WORKTREE_HAS_WORK");
+    assert_eq!(error["details"]["contents"]["ignored"], 1, "{error}");
+    let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!((&landed["files"], &landed["worktreeRemoved"]), (&json!([".gitignore"]), &json!(true)));
+    assert!(!tree.exists() && !mirror.exists());
+    let kept = git_there(&bare, &["for-each-ref", "--format=%(refname)"]);
+    assert!(kept.starts_with("refs/subagent/retired/auth/"), "{kept}");
+    assert_eq!(git_there(&bare, &["show", &format!("{}:x.o", kept.trim())]), "big\n");
+    sandbox.finish();
+}
+
+#[test]
+fn the_setup_runs_there_and_a_failed_one_is_a_failed_start() {
+    let Some((sandbox, host)) = placed() else { return };
+    let config = sandbox.config_file();
+    let plain = text(&config);
+    fs::write(
+        &config,
+        format!("{plain}worktrees:\n  setup: ['echo ready > $HOME/setup; pwd >> $HOME/setup']\n"),
+    )
+    .unwrap();
+    let started = start(&sandbox, "auth");
+    let (tree, bare) = there(&host, &started);
+    assert_eq!(text(&host.home().join("setup")), format!("ready\n{}\n", tree.display()));
+    fs::write(&config, format!("{plain}worktrees:\n  setup: ['echo it is broken; exit 3']\n")).unwrap();
+    let args = ["worker", "start", "demo", "--name", "other", "--on", "there", "--worktree"];
+    let error = sandbox.run(&args).error("WORKTREE_SETUP_FAILED");
+    assert_eq!(error["details"]["placement"], "there", "{error}");
+    let _ = sandbox.run(&["worker", "rm", "--force", "other"]).data_of("worker.removed");
+    let _ = sandbox.run(&["worker", "rm", "--force", "auth"]).data_of("worker.removed");
+    wait_until("the removal there", DEADLINE, || {
+        (git_there(&bare, &["for-each-ref"]).is_empty()).then_some(())
+    });
+    sandbox.finish();
+}
+
+#[test]
+fn a_host_that_is_gone_meanwhile_loses_nothing() {
+    let Some((sandbox, mut host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    host.end_server();
+    for args in [&["worktree", "show", "auth"][..], &["land", "auth"]] {
+        let error = sandbox.run(args).error("PLACEMENT_UNREACHABLE");
+        assert_eq!(error["details"]["placement"], "there", "{error}");
+    }
+    let listed = sandbox.run(&["worktree", "list"]).data_of("worktree.listed");
+    assert_eq!((&listed["count"], &listed["items"][0]["name"]), (&json!(1), &json!("auth")), "{listed}");
+    host.restart_server(&sandbox);
+    let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["b.txt"]));
+    let _ = sandbox.run(&["send", "auth", "!edit create c.txt c"]).data();
+    // The worker is stopped, and its worktree cannot be reached.
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    host.end_server();
+    let error = sandbox.run(&["worktree", "discard", "auth"]).error("PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "network", "{error}");
+    host.restart_server(&sandbox);
+    let discarded = sandbox.run(&["worktree", "discard", "auth"]).data_of("worktree.discarded");
+    let retired = discarded["retired"].as_str().unwrap();
+    assert_eq!(git(&sandbox, &["show", &format!("{retired}:c.txt")]), "c");
+    assert!(!there(&host, &started).0.exists());
+    sandbox.finish();
+}
+
+#[test]
+fn changes_on_both_sides_are_kept_on_both() {
+    let Some((sandbox, host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let ((tree, _), mirror) = (there(&host, &started), mirror(&started));
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt there"]).data();
+    fs::write(mirror.join("b.txt"), "here").unwrap();
+    let error = sandbox.run(&["land", "auth"]).error("WORKTREE_BUSY");
+    assert_eq!(error["details"]["reason"], "changed", "{error}");
+    assert_eq!(
+        (text(&tree.join("b.txt")), text(&mirror.join("b.txt"))),
+        ("there\n".to_owned(), "here".to_owned())
+    );
+    fs::remove_file(mirror.join("b.txt")).unwrap();
+    assert_eq!(contents(&sandbox, "auth")["uncommitted"], 1);
+    assert_eq!(text(&mirror.join("b.txt")), "there\n");
+    // A change of the mirror alone goes there.
+    fs::write(mirror.join("b.txt"), "mended here").unwrap();
+    let _ = contents(&sandbox, "auth");
+    assert_eq!(text(&tree.join("b.txt")), "mended here");
+    let _ = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_placement_without_a_transport_says_how_to_have_one() {
+    let sandbox = repository();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let start = ["worker", "start", "demo", "--on", "there", "--worktree"];
+    let error = sandbox.run(&start).error("INVALID_ARGUMENT");
+    assert_eq!(error["details"]["field"], "worktree", "{error}");
+    let advice = error["details"]["recommendedAction"].as_str().unwrap();
+    assert!(advice.contains("`transport: git`"), "{error}");
+    for (keys, wrong) in [
+        (json!({"transport": "rsync"}), "placements.there.transport"),
+        (json!({"worktrees": "~/x"}), "placements.there.worktrees"),
+        (json!({"transport": "git", "worktrees": "x"}), "placements.there.worktrees"),
+    ] {
+        host.place(&sandbox, keys);
+        let error = sandbox.run(&start).error("CONFIG_PARSE_ERROR");
+        assert!(error["message"].as_str().unwrap().contains(wrong), "{error}");
+    }
+    // Outside of a repository there is nothing to send.
+    allow(&sandbox, &host);
+    fs::rename(sandbox.workspace().join(".git"), sandbox.file("moved")).unwrap();
+    let _ = sandbox.run(&start).error("WORKTREE_NEEDS_GIT");
+    sandbox.finish();
+}

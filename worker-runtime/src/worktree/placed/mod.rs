@@ -1,0 +1,131 @@
+//! A worktree whose worker is on another machine. The one here is a mirror: each operation first
+//! exchanges states with the one there, then runs here. Must not change anything that only one side
+//! knows.
+
+mod exchange;
+mod link;
+mod state;
+pub(super) mod there;
+
+#[cfg(test)]
+mod tests;
+
+use subagent_protocol::Error;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{
+    AfterLanding, Contents, Operation, PlacedWorktree, Setup, Worktree, WorktreeResult,
+};
+
+use self::exchange::Exchange;
+pub(super) use self::state::EXCHANGED;
+use super::work::OperationContext;
+use super::{carried_out, look};
+
+/// Carries out an operation, also on a worktree whose worker is on another machine.
+pub(super) fn answer(work: &OperationContext<'_>, operation: Operation) -> Result<WorktreeResult, Error> {
+    let placed = |worktree: &Worktree| {
+        worktree.placed.clone().map(|placed| (Worktree { placed: None, ..worktree.clone() }, placed))
+    };
+    let worktree = match &operation {
+        Operation::Create { worktree, .. }
+        | Operation::Setup { worktree, .. }
+        | Operation::Look { worktree }
+        | Operation::Remove { worktree }
+        | Operation::Discard { worktree, .. }
+        | Operation::Land { worktree, .. }
+        | Operation::Merge { worktree, .. } => worktree,
+        _ => return carried_out(work, operation),
+    };
+    match placed(worktree) {
+        Some((worktree, placed)) => on_both(work, operation, worktree, &placed),
+        None => carried_out(work, operation),
+    }
+}
+
+/// Carries out an operation on the mirror and on the worktree there.
+fn on_both(
+    work: &OperationContext<'_>,
+    operation: Operation,
+    worktree: Worktree,
+    placed: &PlacedWorktree,
+) -> Result<WorktreeResult, Error> {
+    let mirror = worktree.clone();
+    let exchange = Exchange::new(work, &mirror, placed)?;
+    match operation {
+        Operation::Create { setup, .. } => {
+            let _ = carried_out(work, Operation::Create { worktree, setup: Setup::default() })?;
+            exchange.create(&setup)?;
+            Ok(WorktreeResult::Ready)
+        }
+        Operation::Setup { setup, .. } => {
+            let _ = exchange.run()?;
+            exchange.ask(&Operation::Setup { worktree: exchange.there(), setup })
+        }
+        Operation::Remove { .. } => remove(work, &exchange, worktree),
+        Operation::Discard { time, .. } => {
+            exchange.forget(Some(time))?;
+            carried_out(work, Operation::Discard { worktree, time })
+        }
+        Operation::Land { landing, .. } => {
+            let (then, time) = (landing.then, landing.time());
+            landed(work, &exchange, then, time, Operation::Land { worktree, landing })
+        }
+        Operation::Merge { landing, .. } => {
+            let (then, time) = (landing.then, landing.time());
+            landed(work, &exchange, then, time, Operation::Merge { worktree, landing })
+        }
+        _ => {
+            let ignored = exchange.run()?;
+            Ok(with_ignored(carried_out(work, Operation::Look { worktree })?, ignored))
+        }
+    }
+}
+
+/// Lands or merges the mirror.
+fn landed(
+    work: &OperationContext<'_>,
+    exchange: &Exchange<'_>,
+    then: AfterLanding,
+    time: Timestamp,
+    operation: Operation,
+) -> Result<WorktreeResult, Error> {
+    let _ = exchange.run()?;
+    if then == AfterLanding::Remove {
+        // No worker is there any more, and all that it made is here.
+        exchange.forget(Some(time))?;
+        return carried_out(work, operation);
+    }
+    let landed = carried_out(work, operation)?;
+    // Its worker goes on with what was landed. If this fails, the next operation does it.
+    let _ = exchange.run();
+    Ok(landed)
+}
+
+/// Removes the worktree there and the mirror, if nothing would be lost with either.
+fn remove(
+    work: &OperationContext<'_>,
+    exchange: &Exchange<'_>,
+    worktree: Worktree,
+) -> Result<WorktreeResult, Error> {
+    let ignored = exchange.run()?;
+    let contents = work_in(work, &worktree)?;
+    if ignored > 0 || !contents.is_clean() {
+        return Ok(with_ignored(WorktreeResult::Found(contents), ignored));
+    }
+    exchange.forget(None)?;
+    carried_out(work, Operation::Remove { worktree })
+}
+
+fn work_in(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents, Error> {
+    super::exclusively(work, "look", worktree, |work| look::look(work, worktree))
+}
+
+/// Adds the ignored files there to the contents of the mirror.
+fn with_ignored(result: WorktreeResult, ignored: u64) -> WorktreeResult {
+    match result {
+        WorktreeResult::Found(contents) => {
+            WorktreeResult::Found(Contents { ignored: contents.ignored + ignored, ..contents })
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,154 @@
+//! What `subagent-runtime worktree` does on the machine of a placed worker. Its repository is bare,
+//! and has nothing but worktrees of placed workers.
+
+use std::fs;
+use std::path::Path;
+
+use subagent_protocol::Error;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{EXCHANGE_REFS, Setup, Worktree, WorktreeResult};
+
+use super::state::{SHA256_DIGITS, WorktreeState};
+use crate::placement::there;
+use crate::worktree::commits::OwnCommits;
+use crate::worktree::registration::{READY, Registration};
+use crate::worktree::work::{OperationContext, line};
+use crate::worktree::{create, discard, errors, exclusively, look, remove, usable};
+
+/// Returns the ref of a worktree for states on their way.
+pub(super) fn exchange_ref(worktree: &Worktree) -> String {
+    format!("{EXCHANGE_REFS}{}", worktree.name)
+}
+
+/// Puts the state of the worktree under its ref. Returns it; `None` without a worktree.
+pub(in crate::worktree) fn pack(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+) -> Result<WorktreeResult, Error> {
+    let worktree = &expanded(worktree)?;
+    init(work, worktree)?;
+    exclusively(work, "pack", worktree, |work| {
+        let Some(found) = look::registered(worktree)?.filter(Registration::is_whole) else {
+            return Ok(WorktreeResult::Packed(None));
+        };
+        let state = WorktreeState { work, worktree, found: &found };
+        state.recover()?;
+        let packed = state.pack()?;
+        work.run(&worktree.repository, &["update-ref", &exchange_ref(worktree), &packed.state])?;
+        Ok(WorktreeResult::Packed(Some(packed)))
+    })
+}
+
+/// Gives the worktree a state that was sent. Creates the worktree, and makes it usable, if that was not
+/// done.
+pub(in crate::worktree) fn unpack(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    state: &str,
+    setup: &Setup,
+) -> Result<WorktreeResult, Error> {
+    let worktree = &expanded(worktree)?;
+    exclusively(work, "unpack", worktree, |work| {
+        if look::registered(worktree)?.filter(Registration::is_whole).is_none() {
+            // Its branch begins with the first parent of the state.
+            let base = work.run(&worktree.repository, &["rev-parse", "--verify", &format!("{state}^1")])?;
+            create::create(work, &Worktree { base: line(&base), ..worktree.clone() })?;
+        }
+        let found = look::registered(worktree)?
+            .ok_or_else(|| errors::not_found(&worktree.path, "git does not know the worktree it has made"))?;
+        let there = WorktreeState { work, worktree, found: &found };
+        there.recover()?;
+        let present = there.pack()?.state;
+        if present != state {
+            there.change(&present, state)?;
+        }
+        there.is_shared(state)?;
+        match found.read(READY) {
+            Some(_) => Ok(WorktreeResult::Ready),
+            None => usable::make(work, worktree, setup),
+        }
+    })
+}
+
+/// Removes the worktree if it has nothing but a known state. One with more is kept under a ref first, or
+/// stays.
+pub(in crate::worktree) fn forget(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    state: &str,
+    time: Option<Timestamp>,
+) -> Result<WorktreeResult, Error> {
+    let worktree = &expanded(worktree)?;
+    if !worktree.repository.is_dir() {
+        return Ok(WorktreeResult::Removed);
+    }
+    exclusively(work, "forget", worktree, |work| {
+        let Some(found) = look::registered(worktree)? else { return forget_refs(work, worktree) };
+        if is_known(work, worktree, &found, state)? {
+            found.refuse_if_locked()?;
+            let args = ["worktree", "remove", "--force"].map(AsRef::<std::ffi::OsStr>::as_ref);
+            let args: Vec<_> = args.into_iter().chain([found.path.as_os_str()]).collect();
+            work.run(&worktree.repository, &args)?;
+            return forget_refs(work, worktree);
+        }
+        match time {
+            None => look::look(work, worktree).map(WorktreeResult::Found),
+            Some(time) => {
+                let kept = discard::discard(work, worktree, time)?;
+                let _ = forget_refs(work, worktree)?;
+                Ok(kept)
+            }
+        }
+    })
+}
+
+/// Whether all of the worktree is in this state, which is known elsewhere.
+fn is_known(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    found: &Registration,
+    state: &str,
+) -> Result<bool, Error> {
+    let packed = match (WorktreeState { work, worktree, found }).pack() {
+        Ok(packed) => packed,
+        // An operation of git is under way.
+        Err(_) => return Ok(false),
+    };
+    if packed.state != state || packed.ignored > 0 {
+        return Ok(false);
+    }
+    // What only its reflogs have.
+    work.run(&worktree.repository, &["update-ref", &exchange_ref(worktree), state])?;
+    Ok(OwnCommits::find(work, worktree, Some(found))?.unique.is_empty())
+}
+
+/// Removes the branch and the ref of a worktree that is gone.
+fn forget_refs(work: &OperationContext<'_>, worktree: &Worktree) -> Result<WorktreeResult, Error> {
+    let tip = create::tip(work, worktree)?;
+    remove::delete_branch(work, worktree, tip.as_deref())?;
+    work.run(&worktree.repository, &["update-ref", "-d", &exchange_ref(worktree)])?;
+    Ok(WorktreeResult::Removed)
+}
+
+/// Makes the repository, if there is none.
+fn init(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
+    let repository = &worktree.repository;
+    if repository.join("HEAD").exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(repository).map_err(|error| errors::file(repository, &error))?;
+    let format = if worktree.base.len() == SHA256_DIGITS { "sha256" } else { "sha1" };
+    let args = ["init", "--quiet", "--bare", "--template=", &format!("--object-format={format}")];
+    work.run(repository, &args).map(drop)
+}
+
+/// The same with the home of this process.
+fn expanded(worktree: &Worktree) -> Result<Worktree, Error> {
+    let home = |path: &Path| there::path(path.as_os_str()).map_err(|error| errors::file(path, &error));
+    Ok(Worktree {
+        repository: home(&worktree.repository)?,
+        main: home(&worktree.main)?,
+        path: home(&worktree.path)?,
+        ..worktree.clone()
+    })
+}
