@@ -53,7 +53,7 @@ pub struct Placement {
     pub lease_ms: Option<u64>,
     /// How git worktrees come there. Absent: no worker there has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git: Option<GitTransport>,
+    pub git: Option<Box<GitTransport>>,
     /// What starts and reaches the runtimes.
     #[serde(flatten)]
     pub engine: Engine,

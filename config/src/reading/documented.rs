@@ -122,6 +122,8 @@ const KEYS: &[&str] = &[
     "placements.*.command",
     "placements.*.folder",
     "placements.*.lease",
+    "placements.*.transport",
+    "placements.*.worktrees",
     "placements.*.template",
     "placements.*.namespace",
     "placements.*.context",

@@ -119,7 +119,7 @@ fn placement(name: &str, value: &Value) -> CheckResult<Placement> {
     let cwd = required("cwd", "the folder there")?;
     let program = trimmed(given.get("program"), || at("program"))?;
     let lease_ms = lease(given, || at("lease"))?;
-    let git = git_transport(given, at)?;
+    let git = git_transport(given, at)?.map(Box::new);
     let placement = Placement { name: name.to_owned(), cwd, program, lease_ms, git, engine };
     match placement.problem() {
         Some((key, problem)) => refuse(at(key), problem),

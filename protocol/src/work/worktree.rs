@@ -393,8 +393,8 @@ pub enum WorktreeResult {
 pub struct Packed {
     /// The commit of its state: files, index, `HEAD` and branch. Equal states have equal commits.
     pub state: String,
-    /// Number of ignored files newer than its setup, which stay there.
-    pub ignored: u64,
+    /// Number of ignored files newer than its setup, and of repositories below it. They stay there.
+    pub stays: u64,
 }
 
 /// The sources of a new worktree.

@@ -7,7 +7,7 @@ use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalRuntime, SHORT, over_ssh};
-use super::steps::{PROBE, PassedStep, folder_of, same_version};
+use super::steps::{PROBE, PassedStep, folder_of, git_of, same_version};
 use super::{NamedPlacement, cluster, commands, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
@@ -75,6 +75,9 @@ async fn checked(
     let folder = format!("cd {} && pwd", ssh::path_word(&placement.cwd));
     let folder = run(&ssh::line("/bin/sh", &["-c", &folder], false)).await?;
     found("folder", folder_of(placement, &folder)?);
+    if placement.git.is_some() {
+        found("git", git_of(placement, &run("git --version").await?)?);
+    }
     // Greets, and ends with its input. A login shell starts it, as at the start of a worker.
     let stream = run(&ssh::line(program, &["dial", PROBE], true)).await?;
     let greeted = subagent_protocol::stream::after_magic(&stream.stdout).ok().flatten().is_some();

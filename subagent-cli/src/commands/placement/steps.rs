@@ -52,5 +52,17 @@ pub(super) fn folder_of(placement: &Placement, printed: &remote::Printed) -> Res
         .recommend(format!("create it there, or correct placements.{}.cwd", placement.name)))
 }
 
+/// Returns the version of git that a shell there has printed.
+pub(super) fn git_of(placement: &Placement, printed: &remote::Printed) -> Result<String> {
+    if printed.code == 0 {
+        return Ok(printed.last_line());
+    }
+    let (place, said) = (placement.located(), cleaned(&printed.stderr));
+    let message = format!("`transport: git` needs git, and there is none {place}: {said}");
+    Err(Failure::new(Code::PlacementNotPrepared, message)
+        .with("placement", placement.name.as_str())
+        .recommend(format!("install git there, or remove `transport` from placements.{}", placement.name)))
+}
+
 /// The id of a worker that does not exist.
 pub(super) const PROBE: &str = "w_0000000000";

@@ -53,9 +53,12 @@ pub(super) fn shown(view: &mut PageRenderer, worktree: &WorktreeView) {
         count(|contents| contents.commits, "commit", "of its own"),
     ];
     let work: Vec<String> = work.into_iter().flatten().collect();
+    let works_in = worktree.placed.as_ref();
+    let works_in = works_in.map(|placed| format!("{} on {}", path(&placed.path), placed.placement));
     let base = if worktree.with_changes { "your changes at its start" } else { "" };
     view.facts(&[
         ("path", Style::Plain, path(&worktree.path)),
+        ("mirror of", Style::Plain, optional(works_in.as_ref())),
         ("branch", Style::Plain, worktree.branch.clone()),
         ("lands on", Style::Plain, optional(worktree.source_branch.as_ref())),
         ("includes", Style::Plain, base.to_owned()),

@@ -261,3 +261,61 @@ fn a_placement_without_a_transport_says_how_to_have_one() {
     let _ = sandbox.run(&start).error("WORKTREE_NEEDS_GIT");
     sandbox.finish();
 }
+
+#[test]
+fn a_daemon_that_dies_leaves_a_worktree_that_the_next_one_finishes() {
+    for point in ["worktree_create.before_run", "worktree_create.before_commit", "land.before_commit"] {
+        let mut sandbox = repository();
+        let reached = sandbox.file("reached");
+        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort"));
+        sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
+        let Some(host) = SshHost::start(&sandbox) else { return };
+        allow(&sandbox, &host);
+        sandbox.init();
+        let args = ["worker", "start", "demo", "--name", "auth", "--on", "there", "--worktree"];
+        let started = sandbox.persist(&args).data_of("worker.started");
+        let ((tree, bare), mirror) = (there(&host, &started), mirror(&started));
+        let _ = sandbox.manage(started["workerId"].as_str().unwrap(), "key-1", "!edit create b.txt b");
+        let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
+        assert_eq!(landed["into"], "main", "{point}: {landed}");
+        assert!(reached.exists(), "{point} was not reached");
+        assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "{point}: it must land once");
+        let stopped = sandbox.persist(&["stop", "auth"]).data_of("worker.stopped");
+        assert_eq!(stopped["worktree"]["outcome"], "removed", "{point}: {stopped}");
+        assert!(!tree.exists() && !mirror.exists(), "{point}");
+        assert_eq!(git_there(&bare, &["for-each-ref"]), "", "{point}");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn two_workers_there_land_one_after_the_other() {
+    let Some((sandbox, host)) = placed() else { return };
+    let (one, two) = (start(&sandbox, "one"), start(&sandbox, "two"));
+    assert_eq!(there(&host, &one).1, there(&host, &two).1, "they share a repository");
+    let _ = sandbox.run(&["send", "one", "!edit create one.txt one"]).data();
+    let _ = sandbox.run(&["send", "two", "!edit replace a.txt 1 ONE"]).data();
+    let landed = sandbox.run(&["land", "one", "two"]).data();
+    assert_eq!(landed["items"].as_array().map(Vec::len), Some(2), "{landed}");
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "ONE\ntwo\nthree\n");
+    assert_eq!(text(&sandbox.workspace().join("one.txt")), "one\n");
+    for name in ["one", "two"] {
+        let stopped = sandbox.run(&["stop", name]).data_of("worker.stopped");
+        assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_task_there_gives_its_files_back() {
+    let Some((sandbox, _host)) = placed() else { return };
+    let place = ["--on", "there", "--worktree", "--name", "Fix", "--text", "!edit create done.txt done"];
+    let task = sandbox.run(&[&["task", "run", "--launcher", "demo"][..], &place].concat()).data();
+    assert_eq!(task["worktree"]["contents"]["names"], json!(["done.txt"]), "{task}");
+    let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
+    assert_eq!(merged["files"], json!(["done.txt"]), "{merged}");
+    assert_eq!(text(&sandbox.workspace().join("done.txt")), "done\n");
+    let stopped = sandbox.run(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
+    sandbox.finish();
+}

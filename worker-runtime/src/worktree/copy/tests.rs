@@ -51,6 +51,7 @@ impl CopyFixture {
             source_branch: None,
             with_changes: false,
             sandbox: None,
+            placed: None,
             copied: plan.copied,
             identity_missing: false,
         };

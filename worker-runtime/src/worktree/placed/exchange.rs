@@ -66,7 +66,7 @@ impl<'a> Exchange<'a> {
         self.link.ask(self.work, operation)
     }
 
-    /// Makes both sides equal. Returns how many ignored files stay there.
+    /// Makes both sides equal. Returns how many files and repositories stay there.
     pub(super) fn run(&self) -> Result<u64, Error> {
         let there = self.pack()?;
         let Some((here, shared)) = self.here()? else { return Ok(0) };
@@ -82,7 +82,7 @@ impl<'a> Exchange<'a> {
             }
             Direction::Conflict => return Err(self.conflict()),
         }
-        Ok(there.map_or(0, |packed| packed.ignored))
+        Ok(there.map_or(0, |packed| packed.stays))
     }
 
     /// Creates the worktree there from the mirror, and makes it usable.

@@ -75,8 +75,8 @@ fn on_both(
             landed(work, &exchange, then, time, Operation::Merge { worktree, landing })
         }
         _ => {
-            let ignored = exchange.run()?;
-            Ok(with_ignored(carried_out(work, Operation::Look { worktree })?, ignored))
+            let stays = exchange.run()?;
+            Ok(with_those_there(carried_out(work, Operation::Look { worktree })?, stays))
         }
     }
 }
@@ -107,10 +107,10 @@ fn remove(
     exchange: &Exchange<'_>,
     worktree: Worktree,
 ) -> Result<WorktreeResult, Error> {
-    let ignored = exchange.run()?;
+    let stays = exchange.run()?;
     let contents = work_in(work, &worktree)?;
-    if ignored > 0 || !contents.is_clean() {
-        return Ok(with_ignored(WorktreeResult::Found(contents), ignored));
+    if stays > 0 || !contents.is_clean() {
+        return Ok(with_those_there(WorktreeResult::Found(contents), stays));
     }
     exchange.forget(None)?;
     carried_out(work, Operation::Remove { worktree })
@@ -120,11 +120,11 @@ fn work_in(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents,
     super::exclusively(work, "look", worktree, |work| look::look(work, worktree))
 }
 
-/// Adds the ignored files there to the contents of the mirror.
-fn with_ignored(result: WorktreeResult, ignored: u64) -> WorktreeResult {
+/// Adds what stays there to the ignored files of the mirror.
+fn with_those_there(result: WorktreeResult, stays: u64) -> WorktreeResult {
     match result {
         WorktreeResult::Found(contents) => {
-            WorktreeResult::Found(Contents { ignored: contents.ignored + ignored, ..contents })
+            WorktreeResult::Found(Contents { ignored: contents.ignored + stays, ..contents })
         }
         other => other,
     }

@@ -54,19 +54,22 @@ impl WorktreeState<'_> {
         status::refuse_under_way(work, &place.top, &place.git_dir)?;
         let keeping = Keeping { work, worktree, time: Timestamp(0) };
         let scratch = Scratch::new(&worktree.repository)?;
-        let OwnIndex { git, .. } = status::with_own_index(work, &place.top, &place.git_dir, &scratch)?;
+        let OwnIndex { git, modules, .. } =
+            status::with_own_index(work, &place.top, &place.git_dir, &scratch)?;
         let head = head(work, &place.top)?;
         let head = head.ok_or_else(|| errors::not_found(&place.top, "its HEAD is no commit"))?;
         let index = keeping.index(&git, &scratch, Some(&head), false)?;
-        let (entries, nested) = keeping.entries(&place, &git, false, [])?;
+        let (mut entries, nested) = keeping.entries(&place, &git, false, [])?;
+        // The commit of a submodule is only in the submodule.
+        entries.retain(|_, facts| !facts.starts_with("160000"));
         let tree = keeping.tree(&git, entries)?;
         let is_on_branch = work.asked(&place.top, &["symbolic-ref", "--quiet", "HEAD"])?;
         let is_on_branch = is_on_branch.is_some_and(|name| line(&name) == self.branch());
         let parents = [head, index].into_iter().chain(create::tip(work, worktree)?);
         let subject = SUBJECTS[usize::from(!is_on_branch)];
         let state = keeping.commit(&work.git(&place.top), &tree, parents, subject)?;
-        let ignored = place.ignored(work)?.len() + nested.len();
-        Ok(Packed { state, ignored: ignored as u64 })
+        let stays = place.ignored(work)?.len() + nested.len() + place.those(work, &modules)?.len();
+        Ok(Packed { state, stays: stays as u64 })
     }
 
     /// Returns the commit of one of our refs of the worktree.

@@ -114,7 +114,7 @@ fn is_known(
         // An operation of git is under way.
         Err(_) => return Ok(false),
     };
-    if packed.state != state || packed.ignored > 0 {
+    if packed.state != state || packed.stays > 0 {
         return Ok(false);
     }
     // What only its reflogs have.

@@ -3,6 +3,7 @@
 mod blob;
 mod create;
 mod discard;
+mod exchange;
 mod land;
 mod look;
 mod plan;

@@ -170,7 +170,7 @@ fn some_landing(random: &mut Random) -> Landing {
 
 /// Runs the operation in a process that is killed at some step, before or during a git run.
 /// Returns whether it was.
-fn kill(state: &State, operation: &Operation, random: &mut Random) -> bool {
+pub(super) fn kill(state: &State, operation: &Operation, random: &mut Random) -> bool {
     let file = state.world.dir.path().join("operation");
     fs::write(&file, serde_json::to_vec(operation).unwrap()).unwrap();
     let step = 1 + random.below(STEPS);

@@ -127,7 +127,7 @@ impl State {
     }
 
     /// Changes some files, both tracked and hidden from git.
-    fn change(&mut self, top: &Path) {
+    pub(super) fn change(&mut self, top: &Path) {
         for _ in 0..=self.random.below(4) {
             let names =
                 ["kept", "changed", "a/new", "new", "a b", "x\ny", "ignored", "a/ignored", "link", "script"];

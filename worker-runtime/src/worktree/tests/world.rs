@@ -168,6 +168,7 @@ impl WorktreeFixture {
             copied: None,
             identity_missing: false,
             sandbox: None,
+            placed: None,
         }
     }
 
