@@ -206,7 +206,7 @@ fn a_host_that_is_gone_meanwhile_loses_nothing() {
     host.restart_server(&sandbox);
     let discarded = sandbox.run(&["worktree", "discard", "auth"]).data_of("worktree.discarded");
     let retired = discarded["retired"].as_str().unwrap();
-    assert_eq!(git(&sandbox, &["show", &format!("{retired}:c.txt")]), "c");
+    assert_eq!(git(&sandbox, &["show", &format!("{retired}:c.txt")]), "c\n");
     assert!(!there(&host, &started).0.exists());
     sandbox.finish();
 }
@@ -308,12 +308,17 @@ fn two_workers_there_land_one_after_the_other() {
 
 #[test]
 fn a_task_there_gives_its_files_back() {
-    let Some((sandbox, _host)) = placed() else { return };
+    let Some((sandbox, host)) = placed() else { return };
+    // The rules of a task need an absolute folder.
+    let runtime = sandbox.executable("subagent-runtime");
+    let folder = host.home().join("trees");
+    host.place(&sandbox, json!({"program": runtime, "transport": "git", "worktrees": folder}));
     let place = ["--on", "there", "--worktree", "--name", "Fix", "--text", "!edit create done.txt done"];
     let task = sandbox.run(&[&["task", "run", "--launcher", "demo"][..], &place].concat()).data();
     assert_eq!(task["worktree"]["contents"]["names"], json!(["done.txt"]), "{task}");
     let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
     assert_eq!(merged["files"], json!(["done.txt"]), "{merged}");
+    assert!(task["cwd"].as_str().unwrap().starts_with(folder.to_str().unwrap()), "{task}");
     assert_eq!(text(&sandbox.workspace().join("done.txt")), "done\n");
     let stopped = sandbox.run(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
     assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");

@@ -12,7 +12,7 @@ use super::templates::Templates;
 use super::world::WorktreeFixture;
 
 /// Number of cases in an ordinary run.
-const CASES: usize = 60;
+const CASES: usize = 24;
 
 /// The worktree as it would be on another machine.
 fn elsewhere(state: &State) -> Worktree {
