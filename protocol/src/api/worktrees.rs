@@ -144,7 +144,7 @@ pub struct WorktreeView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacedWorktreeView {
-    /// Name of the placement.
+    /// Name of the placement of its worker.
     pub placement: String,
     /// Its top folder: absolute, or `~/...` of the user there.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]

@@ -98,7 +98,7 @@ pub struct Worktree {
 pub struct PlacedWorktree {
     /// The machine, with the program there.
     pub placement: Placement,
-    /// Its top folder.
+    /// Its top folder on that machine.
     pub path: PathBuf,
     /// The bare repository that has its commits.
     pub repository: PathBuf,
@@ -245,22 +245,22 @@ pub enum Operation {
     /// On the machine of a placed worker: puts the state of the worktree under a ref of
     /// [`EXCHANGE_REFS`]. Creates the repository if there is none.
     Pack {
-        /// The worktree there.
+        /// The worktree on that machine.
         worktree: Worktree,
     },
     /// On the machine of a placed worker: gives the worktree the state under its ref of
     /// [`EXCHANGE_REFS`]. Creates the worktree if there is none. May be repeated.
     Unpack {
-        /// The worktree there.
+        /// The worktree on that machine.
         worktree: Worktree,
-        /// The commit of the state.
+        /// The commit of the new state.
         state: String,
         /// How to make a new worktree usable.
         setup: Setup,
     },
     /// On the machine of a placed worker: removes the worktree, whose state is known elsewhere.
     Forget {
-        /// The worktree there.
+        /// The worktree on that machine.
         worktree: Worktree,
         /// The commit of the known state.
         state: String,

@@ -6,13 +6,15 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
 use super::checkout::Checkout;
-use super::placed::EXCHANGED;
 use super::registration::Registration;
 use super::work::{OperationContext, line};
 use crate::git::Git;
 
 /// Refs that each work tree has of its own.
 const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
+
+/// The folder of our refs of a worktree itself: states of all that is in it.
+pub(super) const STATES: &str = "refs/worktree/subagent/";
 
 /// The commits of a worktree.
 pub(super) struct OwnCommits {
@@ -45,7 +47,7 @@ impl OwnCommits {
             }
             if name == branch {
                 tip = Some(id.to_owned());
-            } else if name.starts_with(EXCHANGED) {
+            } else if name.starts_with(STATES) {
                 // A state of the whole worktree, which is looked at itself.
             } else if OWN_REFS.iter().any(|own| name.starts_with(own)) {
                 own.push(id.to_owned());

@@ -318,7 +318,8 @@ fn a_task_there_gives_its_files_back() {
     assert_eq!(task["worktree"]["contents"]["names"], json!(["done.txt"]), "{task}");
     let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
     assert_eq!(merged["files"], json!(["done.txt"]), "{merged}");
-    assert!(task["cwd"].as_str().unwrap().starts_with(folder.to_str().unwrap()), "{task}");
+    let path = task["worktree"]["placed"]["path"].as_str().unwrap();
+    assert!(path.starts_with(folder.to_str().unwrap()), "{task}");
     assert_eq!(text(&sandbox.workspace().join("done.txt")), "done\n");
     let stopped = sandbox.run(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
     assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");

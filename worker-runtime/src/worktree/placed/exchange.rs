@@ -5,10 +5,11 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Operation, Packed, PlacedWorktree, Setup, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error};
 
-use super::link::{Link, TRANSPORTS};
-use super::state::{EXCHANGED, SHARED, WorktreeState};
+use super::link::{SshLink, TRANSPORTS};
+use super::state::{SHARED, WorktreeState};
 use super::there::exchange_ref;
 use crate::git::Git;
+use crate::worktree::commits::STATES;
 use crate::worktree::registration::Registration;
 use crate::worktree::work::OperationContext;
 use crate::worktree::{errors, exclusively, look};
@@ -40,20 +41,20 @@ impl Direction {
 }
 
 /// The two sides of a worktree.
-pub(super) struct Exchange<'a> {
+pub(super) struct WorktreeExchange<'a> {
     work: &'a OperationContext<'a>,
     worktree: &'a Worktree,
     placed: &'a PlacedWorktree,
-    link: Link<'a>,
+    link: SshLink<'a>,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> WorktreeExchange<'a> {
     pub(super) fn new(
         work: &'a OperationContext<'a>,
         worktree: &'a Worktree,
         placed: &'a PlacedWorktree,
     ) -> Result<Self, Error> {
-        Ok(Self { work, worktree, placed, link: Link::new(placed)? })
+        Ok(Self { work, worktree, placed, link: SshLink::new(placed)? })
     }
 
     /// The worktree as the program there knows it.
@@ -162,7 +163,7 @@ impl<'a> Exchange<'a> {
 
     fn fetch(&self) -> Result<(), Error> {
         let url = self.link.url(&self.placed.repository);
-        let target = format!("+{}:{EXCHANGED}incoming", exchange_ref(self.worktree));
+        let target = format!("+{}:{STATES}incoming", exchange_ref(self.worktree));
         let args = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance"];
         let args: Vec<&str> = args.into_iter().chain([&*url, &*target]).collect();
         self.work.feed(&self.git(), &args, b"").map(drop)

@@ -18,13 +18,13 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 pub(super) const TRANSPORTS: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "ext");
 
 /// A machine that ssh reaches.
-pub(super) struct Link<'a> {
+pub(super) struct SshLink<'a> {
     placement: &'a Placement,
     host: &'a RemoteHost,
     program: &'a str,
 }
 
-impl<'a> Link<'a> {
+impl<'a> SshLink<'a> {
     pub(super) fn new(placed: &'a PlacedWorktree) -> Result<Self, Error> {
         let placement = &placed.placement;
         match (&placement.engine, &placement.program) {
@@ -106,7 +106,7 @@ mod tests {
             git: None,
             engine: Engine::Ssh(host.clone()),
         };
-        let link = Link { placement: &placement, host: &host, program: "~/x" };
+        let link = SshLink { placement: &placement, host: &host, program: "~/x" };
         let url = link.url(Path::new("~/trees/a b.git"));
         let end = " -o Tag=a% b%%c -- me@gpu1 exec% %S% \"$HOME\"'/trees/a% b.git'";
         assert!(url.starts_with("ext::ssh -T -e none "), "{url}");

@@ -16,8 +16,7 @@ use subagent_protocol::worktree::{
     AfterLanding, Contents, Operation, PlacedWorktree, Setup, Worktree, WorktreeResult,
 };
 
-use self::exchange::Exchange;
-pub(super) use self::state::EXCHANGED;
+use self::exchange::WorktreeExchange;
 use super::work::OperationContext;
 use super::{carried_out, look};
 
@@ -50,7 +49,7 @@ fn on_both(
     placed: &PlacedWorktree,
 ) -> Result<WorktreeResult, Error> {
     let mirror = worktree.clone();
-    let exchange = Exchange::new(work, &mirror, placed)?;
+    let exchange = WorktreeExchange::new(work, &mirror, placed)?;
     match operation {
         Operation::Create { setup, .. } => {
             let _ = carried_out(work, Operation::Create { worktree, setup: Setup::default() })?;
@@ -84,7 +83,7 @@ fn on_both(
 /// Lands or merges the mirror.
 fn landed(
     work: &OperationContext<'_>,
-    exchange: &Exchange<'_>,
+    exchange: &WorktreeExchange<'_>,
     then: AfterLanding,
     time: Timestamp,
     operation: Operation,
@@ -104,7 +103,7 @@ fn landed(
 /// Removes the worktree there and the mirror, if nothing would be lost with either.
 fn remove(
     work: &OperationContext<'_>,
-    exchange: &Exchange<'_>,
+    exchange: &WorktreeExchange<'_>,
     worktree: Worktree,
 ) -> Result<WorktreeResult, Error> {
     let stays = exchange.run()?;

@@ -22,8 +22,6 @@ use crate::worktree::status::{self, OwnIndex, parts, path};
 use crate::worktree::work::{OperationContext, line, step};
 use crate::worktree::{create, discard, errors, retired};
 
-/// The folder of our refs of a worktree itself.
-pub(in crate::worktree) const EXCHANGED: &str = "refs/worktree/subagent/";
 /// The newest state that both sides had.
 pub(super) const SHARED: &str = "refs/worktree/subagent/shared";
 /// A state that the worktree is being given.

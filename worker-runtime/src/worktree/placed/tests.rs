@@ -1,3 +1,5 @@
+//! The decision which side gives its state to the other one.
+
 use super::exchange::Direction;
 
 #[test]
