@@ -100,7 +100,7 @@ pub struct PlacedWorktree {
     pub placement: Placement,
     /// Its top folder on that machine.
     pub path: PathBuf,
-    /// The bare repository that has its commits.
+    /// The git directory of the bare repository that has its commits: `.git` beside the worktree.
     pub repository: PathBuf,
 }
 
@@ -255,6 +255,8 @@ pub enum Operation {
         worktree: Worktree,
         /// The commit of the new state.
         state: String,
+        /// The state that it must still have; absent for a new worktree.
+        before: Option<String>,
         /// How to make a new worktree usable.
         setup: Setup,
     },
@@ -358,7 +360,7 @@ pub enum AfterLanding {
 pub enum WorktreeResult {
     /// The result of [`Operation::Plan`], without changes.
     Planned(Plan),
-    /// The result of [`Operation::Create`], [`Operation::Setup`] and [`Operation::Unpack`].
+    /// The result of [`Operation::Create`] and [`Operation::Setup`].
     Ready,
     /// The result of [`Operation::Look`], and of [`Operation::Remove`] for a kept worktree.
     Found(Contents),
@@ -371,7 +373,7 @@ pub enum WorktreeResult {
     Landed(Landed),
     /// The result of [`Operation::Merge`], with the files.
     Merged(Merged),
-    /// The result of [`Operation::Pack`].
+    /// The result of [`Operation::Pack`] and [`Operation::Unpack`]; `None` without a worktree.
     Packed(Option<Packed>),
     /// The result of [`Operation::Recover`]: the branch whose landing was completed.
     Recovered(Option<String>),
@@ -391,7 +393,8 @@ pub enum WorktreeResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Packed {
-    /// The commit of its state: files, index, `HEAD` and branch. Equal states have equal commits.
+    /// The commit of its state: files, index, `HEAD` and branch. An unchanged worktree has an unchanged
+    /// commit.
     pub state: String,
     /// Number of ignored files newer than its setup, and of repositories below it. They stay there.
     pub stays: u64,

@@ -158,8 +158,8 @@ fn carried_out(work: &OperationContext<'_>, operation: Operation) -> Result<Work
         }
         Operation::Recover { repository } => land::recover(work, &repository),
         Operation::Pack { worktree } => placed::there::pack(work, &worktree),
-        Operation::Unpack { worktree, state, setup } => {
-            placed::there::unpack(work, &worktree, &state, &setup)
+        Operation::Unpack { worktree, state, before, setup } => {
+            placed::there::unpack(work, &worktree, &state, before.as_deref(), &setup)
         }
         Operation::Forget { worktree, state, time } => placed::there::forget(work, &worktree, &state, time),
     }

@@ -1,22 +1,28 @@
 //! What the API and the making of workers ask about worktrees. Changes nothing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use subagent_protocol::api::{
     CopyMode, NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed,
 };
 use subagent_protocol::placement::Placement;
-use subagent_protocol::worktree::{CopyRequest, Operation, WorktreeResult};
+use subagent_protocol::worktree::{Contents, CopyRequest, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
+use tokio::time::timeout;
 
 use super::operation;
 use super::planned::Planned;
 use super::rows::look;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::supervisor::runtimes::carrier::state_name;
+use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::environment::Variables;
 use crate::supervisor::start::sandbox::always_hidden;
 use crate::supervisor::{Supervisor, addresses};
+
+/// How long a list waits for what is in a worktree on another machine.
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// All worktrees, the newest first, with their contents if `with_contents` is set.
 ///
@@ -25,11 +31,20 @@ use crate::supervisor::{Supervisor, addresses};
 pub(crate) async fn list_worktrees(supervisor: &Supervisor, with_contents: bool) -> Result<WorktreesListed> {
     let rows = supervisor.shared.store.read(worktrees::list).await?;
     let views = rows.into_iter().map(|row| async move {
-        let contents = if with_contents { look(&supervisor.shared, &row).await.ok() } else { None };
+        let contents = if with_contents { contents(&supervisor.shared, &row).await } else { None };
         WorktreeView { contents, ..row.view() }
     });
     let items = futures_util::future::join_all(views).await;
     Ok(WorktreesListed { count: items.len(), items })
+}
+
+/// What is in a worktree, if that can be said. One machine that does not answer must not hold up a list.
+async fn contents(shared: &SupervisorState, row: &WorktreeRow) -> Option<Contents> {
+    let looked = look(shared, row);
+    match row.worktree.placed {
+        Some(_) => timeout(LIST_TIMEOUT, looked).await.ok()?.ok(),
+        None => looked.await.ok(),
+    }
 }
 
 /// One worktree with its contents.

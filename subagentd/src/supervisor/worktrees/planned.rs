@@ -97,7 +97,7 @@ impl PlannedThere {
         PlacedWorktree {
             placement: self.placement.clone(),
             path: PathBuf::from(format!("{}/{name}", self.folder)),
-            repository: PathBuf::from(format!("{}.git", self.folder)),
+            repository: PathBuf::from(format!("{}/.git", self.folder)),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! them, and removed on both machines.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -38,8 +39,8 @@ fn start(sandbox: &TestSandbox, name: &str) -> Value {
 fn there(host: &SshHost, started: &Value) -> (PathBuf, PathBuf) {
     let path = started["worktree"]["placed"]["path"].as_str().unwrap();
     let path = host.home().join(path.strip_prefix("~/").unwrap());
-    let repository = format!("{}.git", path.parent().unwrap().display());
-    (path, repository.into())
+    let repository = path.with_file_name(".git");
+    (path, repository)
 }
 
 /// The mirror on this machine.
@@ -83,7 +84,9 @@ fn a_worker_there_works_in_its_worktree_and_lands_here() {
     // The worker there goes on with the landed commit.
     assert_eq!(git_there(&tree, &["rev-parse", "HEAD"]), git(&sandbox, &["rev-parse", "main"]));
     assert_eq!(git_there(&tree, &["status", "--porcelain"]), "");
-    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 3 THREE\n!shell git rm -q new/b.txt"]).data();
+    let commit = "git rm -q new/b.txt && git -c user.name=it -c user.email=it@there commit -qm gone";
+    let prompt = format!("!edit replace a.txt 3 THREE\n!shell {commit}");
+    let _ = sandbox.run(&["send", "auth", &prompt]).data();
     let again = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
     assert_eq!(again["files"], json!(["a.txt", "new/b.txt"]));
     assert!(!mirror.join("new").exists());
@@ -321,7 +324,56 @@ fn a_task_there_gives_its_files_back() {
     let path = task["worktree"]["placed"]["path"].as_str().unwrap();
     assert!(path.starts_with(folder.to_str().unwrap()), "{task}");
     assert_eq!(text(&sandbox.workspace().join("done.txt")), "done\n");
-    let stopped = sandbox.run(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
-    assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
+    let _ = sandbox.run(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn line_ends_that_git_does_not_see_stay_as_they_are_there() {
+    let Some((sandbox, host)) = placed() else { return };
+    fs::write(sandbox.workspace().join(".gitattributes"), "* text=auto\n").unwrap();
+    git(&sandbox, &["add", "-A"]);
+    git(&sandbox, &["commit", "-qm", "attributes"]);
+    let started = start(&sandbox, "auth");
+    let (tree, _) = there(&host, &started);
+    let script = host.home().join("script");
+    fs::write(&script, "printf 'one\\r\\ntwo\\r\\nthree\\r\\n' > a.txt").unwrap();
+    let _ = sandbox.run(&["send", "auth", &format!("!shell sh {}", script.display())]).data();
+    for _ in 0..3 {
+        assert_eq!(contents(&sandbox, "auth")["files"], 0);
+        assert_eq!(text(&tree.join("a.txt")), "one\r\ntwo\r\nthree\r\n");
+    }
+    // A change of the mirror is not held up by them.
+    fs::write(mirror(&started).join("b.txt"), "b").unwrap();
+    let _ = contents(&sandbox, "auth");
+    assert_eq!(text(&tree.join("b.txt")), "b");
+    let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["b.txt"]));
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn what_the_machine_there_says_is_not_a_word_of_git() {
+    let Some((sandbox, host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let written = sandbox.file("written");
+    let lie = json!({"packed": {"state": format!("--output={}", written.display()), "stays": 0}});
+    let program = host.home().join("liar");
+    fs::write(&program, format!("#!/bin/sh\ncat > /dev/null\necho '{lie}'\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // The agent has put it in the place of the program there.
+    host.place(&sandbox, json!({"program": program, "transport": "git"}));
+    let args = ["worker", "start", "demo", "--name", "two", "--on", "there", "--worktree"];
+    let error = sandbox.run(&args).error("INTERNAL_ERROR");
+    assert!(error["message"].as_str().unwrap().contains("another answer"), "{error}");
+    assert!(!written.exists());
+    let runtime = sandbox.executable("subagent-runtime");
+    host.place(&sandbox, json!({"program": runtime, "transport": "git"}));
+    let _ = sandbox.run(&["worker", "rm", "--force", "two"]).data_of("worker.removed");
+    fs::copy(sandbox.executable("subagent-runtime"), &program).unwrap();
+    let _ = sandbox.run(&["worktree", "remove", "two"]).data_of("worktree.removed");
+    let _ = started;
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
     sandbox.finish();
 }

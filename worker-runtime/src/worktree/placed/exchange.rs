@@ -2,17 +2,21 @@
 //! since the last exchange gives its state to the other one.
 
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Operation, Packed, PlacedWorktree, Setup, Worktree, WorktreeResult};
+use subagent_protocol::worktree::{
+    Contents, Operation, Packed, PlacedWorktree, Setup, Worktree, WorktreeResult,
+};
 use subagent_protocol::{Code, Error};
 
 use super::link::{SshLink, TRANSPORTS};
-use super::state::{SHARED, WorktreeState};
+use super::state::{EXCHANGED, WorktreeState};
 use super::there::exchange_ref;
 use crate::git::Git;
-use crate::worktree::commits::STATES;
 use crate::worktree::registration::Registration;
 use crate::worktree::work::OperationContext;
 use crate::worktree::{errors, exclusively, look};
+
+/// The state that was fetched last.
+const INCOMING: &str = "refs/worktree/subagent/incoming";
 
 /// What makes both sides equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,16 +32,33 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// Decides from the states of both sides and the newest that both had.
-    pub(super) fn of(here: &str, there: Option<&str>, shared: Option<&str>) -> Self {
-        match there {
-            None => Self::Nothing,
-            Some(there) if there == here => Self::Nothing,
-            Some(there) if shared == Some(there) => Self::There,
-            Some(_) if shared == Some(here) => Self::Here,
-            Some(_) => Self::Conflict,
+    /// Decides from the states here and there, now and after the newest exchange.
+    pub(super) fn of([here, there]: [&str; 2], exchanged: [Option<&str>; 2]) -> Self {
+        match exchanged.map(|state| state.unwrap_or_default()) {
+            _ if here == there => Self::Nothing,
+            [was_here, was_there] if [here, there] == [was_here, was_there] => Self::Nothing,
+            [_, was_there] if there == was_there => Self::There,
+            [was_here, _] if here == was_here => Self::Here,
+            _ => Self::Conflict,
         }
     }
+}
+
+/// The state of the mirror, and the states of both sides after the newest exchange.
+struct MirrorState {
+    here: String,
+    exchanged: [Option<String>; 2],
+    /// Whether it has nothing but the base of the worktree.
+    is_base: bool,
+}
+
+/// What has become of the worktree there.
+pub(super) enum Forgotten {
+    Removed,
+    /// What only it had is kept under this ref there.
+    Kept(String),
+    /// It has more than the mirror, and stays.
+    Stays(Contents),
 }
 
 /// The two sides of a worktree.
@@ -70,56 +91,71 @@ impl<'a> WorktreeExchange<'a> {
     /// Makes both sides equal. Returns how many files and repositories stay there.
     pub(super) fn run(&self) -> Result<u64, Error> {
         let there = self.pack()?;
-        let Some((here, shared)) = self.here()? else { return Ok(0) };
-        let state = there.as_ref().map(|packed| packed.state.as_str());
-        match Direction::of(&here, state, shared.as_deref()) {
-            Direction::Nothing if state.is_some() => self.settle(&here, None)?,
-            Direction::Nothing => {}
-            Direction::There => self.send(&here, &Setup::default())?,
-            Direction::Here => {
-                let state = state.unwrap_or_default();
-                self.fetch()?;
-                self.settle(&here, Some(state))?;
-            }
+        let mirror = self.mirror()?;
+        let Some(Packed { state: there, stays }) = there else { return Ok(0) };
+        let MirrorState { here, exchanged, is_base } = mirror.ok_or_else(|| self.gone())?;
+        let exchanged = exchanged.each_ref().map(Option::as_deref);
+        match Direction::of([&here, &there], exchanged) {
+            Direction::Nothing if exchanged == [Some(&*here), Some(&*there)] => {}
+            Direction::Nothing => self.settle(&here, &there, false)?,
+            Direction::There => self.send(&here, Some(there), &Setup::default())?,
+            Direction::Here => self.fetch(&here, &there)?,
+            // After a landing, the worker there was faster than the exchange.
+            Direction::Conflict if is_base => self.fetch(&here, &there)?,
             Direction::Conflict => return Err(self.conflict()),
         }
-        Ok(there.map_or(0, |packed| packed.stays))
+        Ok(stays)
     }
 
     /// Creates the worktree there from the mirror, and makes it usable.
     pub(super) fn create(&self, setup: &Setup) -> Result<(), Error> {
-        let _ = self.pack()?;
-        let gone = || errors::not_found(&self.worktree.path, "the folder of the worktree is gone");
-        let (here, _) = self.here()?.ok_or_else(gone)?;
-        self.send(&here, setup)
+        let there = self.pack()?.map(|packed| packed.state);
+        let mirror = self.mirror()?.ok_or_else(|| self.gone())?;
+        self.send(&mirror.here, there, setup)
     }
 
-    /// Removes the worktree there. With a time, it keeps what is not known here under a ref there;
-    /// otherwise it stays then, with an error.
-    pub(super) fn forget(&self, time: Option<Timestamp>) -> Result<(), Error> {
-        let state = self.here()?.map(|(here, _)| here).unwrap_or_default();
+    /// Removes the worktree there. With a time, it keeps what is not known here under a ref there.
+    pub(super) fn forget(&self, time: Option<Timestamp>) -> Result<Forgotten, Error> {
+        let state = match self.mirror()? {
+            // What the other side has given last.
+            Some(MirrorState { here, exchanged: [Some(was), Some(there)], .. }) if was == here => there,
+            Some(MirrorState { here, .. }) => here,
+            None => String::new(),
+        };
         match self.ask(&Operation::Forget { worktree: self.there(), state, time })? {
-            WorktreeResult::Removed | WorktreeResult::Discarded(_) => Ok(()),
-            WorktreeResult::Found(_) => {
-                let message = "the worktree on the other machine has changed meanwhile";
-                Err(errors::busy("moved", message).with("placement", self.placed.placement.name.as_str()))
+            WorktreeResult::Removed | WorktreeResult::Discarded(None) => Ok(Forgotten::Removed),
+            WorktreeResult::Discarded(Some(name)) => {
+                Ok(Forgotten::Kept(format!("{}:{name}", self.placed.placement.name)))
             }
+            WorktreeResult::Found(contents) => Ok(Forgotten::Stays(contents)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Returns the state there. What the machine there says is not trusted.
+    fn packed(&self, answer: WorktreeResult) -> Result<Option<Packed>, Error> {
+        let is_id = |packed: &Packed| {
+            packed.state.len() == self.worktree.base.len()
+                && packed.state.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
+        };
+        match answer {
+            WorktreeResult::Packed(packed) if packed.as_ref().is_none_or(is_id) => Ok(packed),
             other => Err(unexpected(&other)),
         }
     }
 
     fn pack(&self) -> Result<Option<Packed>, Error> {
-        match self.ask(&Operation::Pack { worktree: self.there() })? {
-            WorktreeResult::Packed(packed) => Ok(packed),
-            other => Err(unexpected(&other)),
-        }
+        self.packed(self.ask(&Operation::Pack { worktree: self.there() })?)
     }
 
-    /// Returns the state here and the newest that both had; `None` if the mirror is gone.
-    fn here(&self) -> Result<Option<(String, Option<String>)>, Error> {
+    /// Returns the state of the mirror; `None` if it is gone.
+    fn mirror(&self) -> Result<Option<MirrorState>, Error> {
         self.on_mirror(|state| {
             state.recover()?;
-            Ok((state.pack()?.state, state.reference(SHARED)?))
+            let here = state.pack()?.state;
+            let [was_here, was_there] = EXCHANGED.map(|name| state.reference(name));
+            let is_base = state.is_only(&here, &self.worktree.base)?;
+            Ok(MirrorState { here, exchanged: [was_here?, was_there?], is_base })
         })
     }
 
@@ -137,36 +173,49 @@ impl<'a> WorktreeExchange<'a> {
         })
     }
 
-    /// Gives the mirror a state that was fetched, if it still is as it was, and notes that both are equal.
-    fn settle(&self, here: &str, fetched: Option<&str>) -> Result<(), Error> {
-        let settled = self.on_mirror(|state| match fetched {
-            None => state.is_shared(here),
-            Some(_) if state.pack()?.state != here => Err(self.conflict()),
-            Some(fetched) => state.change(here, fetched),
+    /// Notes that both sides are equal, if the mirror still is as it was. One that `gets` the state from
+    /// there is given it first.
+    fn settle(&self, here: &str, there: &str, gets: bool) -> Result<(), Error> {
+        let settled = self.on_mirror(|state| {
+            if !gets {
+                return state.is_exchanged([here, there]);
+            }
+            if state.pack()?.state != here {
+                return Err(self.conflict());
+            }
+            state.change(here, there)?;
+            state.is_exchanged([&state.pack()?.state, there])
         });
         settled.map(drop)
     }
 
-    fn send(&self, here: &str, setup: &Setup) -> Result<(), Error> {
+    fn send(&self, here: &str, before: Option<String>, setup: &Setup) -> Result<(), Error> {
         let url = self.link.url(&self.placed.repository);
         let target = format!("{here}:{}", exchange_ref(self.worktree));
         let plain = ["--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no"];
         let args: Vec<&str> =
             ["push", "--quiet", "--force"].into_iter().chain(plain).chain([&*url, &*target]).collect();
         let _ = self.work.feed(&self.git(), &args, b"")?;
-        let (state, setup) = (here.to_owned(), setup.clone());
-        match self.ask(&Operation::Unpack { worktree: self.there(), state, setup })? {
-            WorktreeResult::Ready => self.settle(here, None),
-            other => Err(unexpected(&other)),
+        let (worktree, state, setup) = (self.there(), here.to_owned(), setup.clone());
+        let answer = self.ask(&Operation::Unpack { worktree, state, before, setup })?;
+        match self.packed(answer)? {
+            Some(packed) => self.settle(here, &packed.state, false),
+            None => Err(unexpected(&WorktreeResult::Packed(None))),
         }
     }
 
-    fn fetch(&self) -> Result<(), Error> {
+    fn fetch(&self, here: &str, there: &str) -> Result<(), Error> {
         let url = self.link.url(&self.placed.repository);
-        let target = format!("+{}:{STATES}incoming", exchange_ref(self.worktree));
+        let target = format!("+{}:{INCOMING}", exchange_ref(self.worktree));
         let args = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance"];
         let args: Vec<&str> = args.into_iter().chain([&*url, &*target]).collect();
-        self.work.feed(&self.git(), &args, b"").map(drop)
+        let _ = self.work.feed(&self.git(), &args, b"")?;
+        let fetched = self.on_mirror(|state| state.reference(INCOMING))?.flatten();
+        if fetched.as_deref() != Some(there) {
+            let message = "the worktree on the other machine has changed meanwhile";
+            return Err(errors::busy("moved", message));
+        }
+        self.settle(here, there, true)
     }
 
     /// Git that may start the client of the placement.
@@ -174,6 +223,15 @@ impl<'a> WorktreeExchange<'a> {
         let mut git = self.work.git(&self.worktree.path);
         git.places = vec![(TRANSPORTS.0, TRANSPORTS.1.into())];
         git
+    }
+
+    fn gone(&self) -> Error {
+        let path = &self.worktree.path;
+        errors::not_found(path, "the folder of the worktree is gone").recommend(format!(
+            "restore it with `git worktree add {} {}`",
+            path.display(),
+            self.worktree.branch
+        ))
     }
 
     fn conflict(&self) -> Error {

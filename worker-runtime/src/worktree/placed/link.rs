@@ -14,8 +14,9 @@ use crate::worktree::work::OperationContext;
 
 /// Maximum length of an answer of the program there, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
-/// The variable with the transports that git may use.
-pub(super) const TRANSPORTS: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "ext");
+/// The variable with the transports that git may use: this one, and those of the user's own remotes, as
+/// a partial clone fetches from one.
+pub(super) const TRANSPORTS: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "ext:file:git:http:https:ssh");
 
 /// A machine that ssh reaches.
 pub(super) struct SshLink<'a> {

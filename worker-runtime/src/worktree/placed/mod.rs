@@ -10,13 +10,13 @@ pub(super) mod there;
 #[cfg(test)]
 mod tests;
 
-use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{
     AfterLanding, Contents, Operation, PlacedWorktree, Setup, Worktree, WorktreeResult,
 };
+use subagent_protocol::{Code, Error};
 
-use self::exchange::WorktreeExchange;
+use self::exchange::{Forgotten, WorktreeExchange};
 use super::work::OperationContext;
 use super::{carried_out, look};
 
@@ -61,10 +61,7 @@ fn on_both(
             exchange.ask(&Operation::Setup { worktree: exchange.there(), setup })
         }
         Operation::Remove { .. } => remove(work, &exchange, worktree),
-        Operation::Discard { time, .. } => {
-            exchange.forget(Some(time))?;
-            carried_out(work, Operation::Discard { worktree, time })
-        }
+        Operation::Discard { time, .. } => discard(work, &exchange, worktree, time),
         Operation::Land { landing, .. } => {
             let (then, time) = (landing.then, landing.time());
             landed(work, &exchange, then, time, Operation::Land { worktree, landing })
@@ -91,7 +88,7 @@ fn landed(
     let _ = exchange.run()?;
     if then == AfterLanding::Remove {
         // No worker is there any more, and all that it made is here.
-        exchange.forget(Some(time))?;
+        let _ = exchange.forget(Some(time))?;
         return carried_out(work, operation);
     }
     let landed = carried_out(work, operation)?;
@@ -111,8 +108,32 @@ fn remove(
     if stays > 0 || !contents.is_clean() {
         return Ok(with_those_there(WorktreeResult::Found(contents), stays));
     }
-    exchange.forget(None)?;
-    carried_out(work, Operation::Remove { worktree })
+    match exchange.forget(None)? {
+        Forgotten::Stays(contents) => Ok(WorktreeResult::Found(contents)),
+        _ => carried_out(work, Operation::Remove { worktree }),
+    }
+}
+
+/// Discards both sides. Returns the ref here, or the one there if only that side has something to keep.
+fn discard(
+    work: &OperationContext<'_>,
+    exchange: &WorktreeExchange<'_>,
+    worktree: Worktree,
+    time: Timestamp,
+) -> Result<WorktreeResult, Error> {
+    match exchange.run() {
+        // Each side keeps its own.
+        Err(error) if error.code == Code::WorktreeBusy || error.code == Code::WorktreeNotFound => {}
+        ran => drop(ran?),
+    }
+    let there = match exchange.forget(Some(time))? {
+        Forgotten::Kept(name) => Some(name),
+        _ => None,
+    };
+    match carried_out(work, Operation::Discard { worktree, time })? {
+        WorktreeResult::Discarded(None) => Ok(WorktreeResult::Discarded(there)),
+        other => Ok(other),
+    }
 }
 
 fn work_in(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents, Error> {
@@ -123,7 +144,7 @@ fn work_in(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents,
 fn with_those_there(result: WorktreeResult, stays: u64) -> WorktreeResult {
     match result {
         WorktreeResult::Found(contents) => {
-            WorktreeResult::Found(Contents { ignored: contents.ignored + stays, ..contents })
+            WorktreeResult::Found(Contents { ignored: contents.ignored.saturating_add(stays), ..contents })
         }
         other => other,
     }

@@ -2,12 +2,11 @@
 
 // The tree of the commit has the files byte by byte, without those that git ignores. Its parents are
 // `HEAD`, a commit of the index, and the commit of the branch if that is another one. It depends on
-// nothing else, so equal states have equal commits.
+// nothing else, so the commit of an unchanged worktree does not change.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
@@ -20,12 +19,12 @@ use crate::worktree::registration::Registration;
 use crate::worktree::scratch::Scratch;
 use crate::worktree::status::{self, OwnIndex, parts, path};
 use crate::worktree::work::{OperationContext, line, step};
-use crate::worktree::{create, discard, errors, retired};
+use crate::worktree::{create, errors};
 
-/// The newest state that both sides had.
-pub(super) const SHARED: &str = "refs/worktree/subagent/shared";
-/// A state that the worktree is being given.
-const PENDING: &str = "refs/worktree/subagent/pending";
+/// The state of the mirror after the newest exchange, and that of the other side.
+pub(super) const EXCHANGED: [&str; 2] = ["refs/worktree/subagent/here", "refs/worktree/subagent/there"];
+/// A state that the worktree is being given, and the one that it had.
+const PENDING: [&str; 2] = ["refs/worktree/subagent/pending", "refs/worktree/subagent/before"];
 /// The subject of a commit whose `HEAD` is the branch, and of any other.
 const SUBJECTS: [&str; 2] = ["Files on the branch", "Files without the branch"];
 
@@ -76,27 +75,42 @@ impl WorktreeState<'_> {
         Ok(id.map(|id| line(&id)))
     }
 
-    /// Notes a state that both sides have.
-    pub(super) fn is_shared(&self, state: &str) -> Result<(), Error> {
-        if self.reference(SHARED)?.as_deref() == Some(state) {
-            return Ok(());
-        }
-        self.work.run(&self.found.path, &["update-ref", SHARED, state]).map(drop)
+    /// Notes the states of both sides, which are equal as far as git can tell.
+    pub(super) fn is_exchanged(&self, states: [&str; 2]) -> Result<(), Error> {
+        let update = |(name, state)| format!("update {name} {state}\n");
+        let input: String = EXCHANGED.into_iter().zip(states).map(update).collect();
+        self.update(&input)
     }
 
-    /// Completes a change of state that was killed.
+    /// Changes refs, all or none.
+    fn update(&self, input: &str) -> Result<(), Error> {
+        let git = self.work.git(&self.found.path);
+        self.work.feed(&git, &["update-ref", "--stdin"], input.as_bytes()).map(drop)
+    }
+
+    /// Completes a change of state that was killed, unless the worktree was worked in since.
     pub(super) fn recover(&self) -> Result<(), Error> {
-        let Some(pending) = self.reference(PENDING)? else { return Ok(()) };
+        let (Some(pending), Some(before)) = (self.reference(PENDING[0])?, self.reference(PENDING[1])?) else {
+            return Ok(());
+        };
         let present = self.pack()?.state;
-        if present != pending && self.reference(SHARED)?.as_ref() != Some(&present) {
-            // Partly changed, or changed since.
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let time = Timestamp(i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
-            let keeping = Keeping { work: self.work, worktree: self.worktree, time };
-            let kept = discard::of_folder(&keeping, self.found)?;
-            retired::keep(self.work, &self.worktree.repository, self.worktree, time, &kept)?;
+        let [had, has, will] = [&before, &present, &pending].map(|state| self.refs(state));
+        let (had, has, will) = (had?, has?, will?);
+        let differs = |from: &str, to: &str| -> Result<BTreeSet<Vec<u8>>, Error> {
+            let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to];
+            Ok(parts(&self.work.run(&self.found.path, &args)?).map(<[u8]>::to_vec).collect())
+        };
+        let is_own = differs(&before, &present)?.is_disjoint(&differs(&present, &pending)?)
+            && (has.head == had.head || has.head == will.head);
+        match is_own {
+            true => self.change(&present, &pending),
+            // All that is there counts as work.
+            false => self.forget_pending(),
         }
-        self.change(&present, &pending)
+    }
+
+    fn forget_pending(&self) -> Result<(), Error> {
+        self.update(&PENDING.map(|name| format!("delete {name}\n")).concat())
     }
 
     /// Gives the worktree another state. `present` is its own.
@@ -104,25 +118,8 @@ impl WorktreeState<'_> {
         let Self { work, worktree, found } = self;
         let top = &found.path;
         let refs = self.refs(state)?;
-        let differs = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", present, state];
-        let differs = work.run(top, &differs)?;
-        let mut fields = parts(&differs);
-        let (mut written, mut removed) = (Vec::new(), BTreeSet::new());
-        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
-            if status == b"D" {
-                removed.insert(path(name).to_owned());
-                continue;
-            }
-            if status == b"A" && is_in_the_way(top, path(name), &removed) {
-                let message = format!("{} is ignored by git, and would be lost", path(name).display());
-                return Err(errors::busy("ignored", message)
-                    .with("path", top.join(path(name)).display().to_string())
-                    .recommend("move it away, and try again"));
-            }
-            written.extend_from_slice(name);
-            written.push(0);
-        }
-        work.run(top, &["update-ref", PENDING, state])?;
+        let (written, removed) = self.differences(present, state)?;
+        self.update(&format!("update {} {state}\nupdate {} {present}\n", PENDING[0], PENDING[1]))?;
         for name in &removed {
             step();
             remove(top, name)?;
@@ -131,7 +128,8 @@ impl WorktreeState<'_> {
         let git = self.without_filters(&scratch)?;
         work.feed(&git, &["read-tree", state], b"")?;
         work.feed(&git, &["checkout-index", "--force", "-z", "--stdin"], &written)?;
-        work.run(top, &["read-tree", &refs.index])?;
+        // A merge of one tree keeps what a sparse checkout leaves out.
+        work.run(top, &["read-tree", "-m", "-i", &refs.index])?;
         // Its status says whether files differ from the index.
         let _ = work.asked(top, &["update-index", "-q", "--refresh"])?;
         work.run(top, &["update-ref", &self.branch(), &refs.tip])?;
@@ -139,8 +137,48 @@ impl WorktreeState<'_> {
             true => work.run(top, &["symbolic-ref", "HEAD", &self.branch()])?,
             false => work.run(top, &["update-ref", "--no-deref", "HEAD", &refs.head])?,
         };
-        self.is_shared(state)?;
-        work.run(top, &["update-ref", "-d", PENDING]).map(drop)
+        self.forget_pending()
+    }
+
+    /// Returns the names to write, each with a NUL after it, and those to remove.
+    fn differences(&self, present: &str, state: &str) -> Result<(Vec<u8>, BTreeSet<PathBuf>), Error> {
+        let top = &self.found.path;
+        let args = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", present, state];
+        let differs = self.work.run(top, &args)?;
+        let mut fields = parts(&differs);
+        let (mut written, mut added, mut removed) = (Vec::new(), Vec::new(), BTreeSet::new());
+        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
+            if status == b"D" {
+                removed.insert(path(name).to_owned());
+                continue;
+            }
+            if status == b"A" {
+                added.push(path(name));
+            }
+            written.extend_from_slice(name);
+            written.push(0);
+        }
+        for name in added {
+            if let Some(other) = in_the_way(top, name, &removed) {
+                let message = format!("{} is ignored by git, and would be lost", other.display());
+                return Err(errors::busy("ignored", message)
+                    .with("path", top.join(&other).display().to_string())
+                    .recommend("move it away, and try again"));
+            }
+        }
+        Ok((written, removed))
+    }
+
+    /// Whether a state of this worktree has nothing but a commit.
+    pub(super) fn is_only(&self, state: &str, commit: &str) -> Result<bool, Error> {
+        let refs = self.refs(state)?;
+        let mut trees = BTreeSet::new();
+        for id in [state, &refs.index, commit] {
+            let tree =
+                self.work.run(&self.found.path, &["rev-parse", "--verify", &format!("{id}^{{tree}}")])?;
+            trees.insert(line(&tree));
+        }
+        Ok(refs.head == commit && refs.tip == commit && trees.len() == 1)
     }
 
     fn branch(&self) -> String {
@@ -148,7 +186,8 @@ impl WorktreeState<'_> {
     }
 
     fn refs(&self, state: &str) -> Result<StateRefs, Error> {
-        let text = self.work.run(&self.found.path, &["log", "-1", "--format=%P%n%s", state])?;
+        let args = ["log", "-1", "--format=%P%n%s", "--end-of-options", state];
+        let text = self.work.run(&self.found.path, &args)?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let mut lines = text.lines();
         let parents: Vec<String> = lines.next().unwrap_or_default().split(' ').map(str::to_owned).collect();
@@ -194,11 +233,31 @@ impl WorktreeState<'_> {
 /// The length of a commit's name in a repository with SHA-256.
 pub(super) const SHA256_DIGITS: usize = 64;
 
-/// Whether a file of the folder, which the state does not have, lies where another one is written.
-fn is_in_the_way(top: &Path, name: &Path, removed: &BTreeSet<PathBuf>) -> bool {
-    let is_removed = |at: &Path| removed.contains(at) || removed.iter().any(|other| other.starts_with(at));
-    let is_there = top.join(name).symlink_metadata().is_ok() && !is_below_link(top, name);
-    is_there && !is_removed(name)
+/// Returns what the state does not have, and what lies where a new file is written: a file or link in
+/// place of a folder above it, the file itself, or a file below a folder in its place.
+fn in_the_way(top: &Path, name: &Path, removed: &BTreeSet<PathBuf>) -> Option<PathBuf> {
+    let above = name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let above: Vec<&Path> = above.collect();
+    for folder in above.into_iter().rev() {
+        match top.join(folder).symlink_metadata() {
+            Err(_) => return None,
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => return Some(folder.to_owned()).filter(|folder| !removed.contains(folder)),
+        }
+    }
+    let mut unseen = vec![name.to_owned()];
+    while let Some(name) = unseen.pop() {
+        match top.join(&name).symlink_metadata() {
+            Err(_) => {}
+            Ok(meta) if meta.is_dir() => match fs::read_dir(top.join(&name)) {
+                Ok(entries) => unseen.extend(entries.flatten().map(|entry| name.join(entry.file_name()))),
+                Err(_) => return Some(name),
+            },
+            Ok(_) if removed.contains(&name) => {}
+            Ok(_) => return Some(name),
+        }
+    }
+    None
 }
 
 /// Removes a file, and the folders above it that are empty then.

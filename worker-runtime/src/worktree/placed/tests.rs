@@ -4,12 +4,14 @@ use super::exchange::Direction;
 
 #[test]
 fn the_side_that_has_changed_gives_its_state() {
-    let of = Direction::of;
-    assert_eq!(of("a", None, None), Direction::Nothing);
-    assert_eq!(of("a", Some("a"), None), Direction::Nothing);
-    assert_eq!(of("a", Some("a"), Some("b")), Direction::Nothing);
-    assert_eq!(of("b", Some("a"), Some("a")), Direction::There);
-    assert_eq!(of("a", Some("b"), Some("a")), Direction::Here);
-    assert_eq!(of("b", Some("c"), Some("a")), Direction::Conflict);
-    assert_eq!(of("b", Some("c"), None), Direction::Conflict);
+    let of = |here, there, exchanged: Option<[&'static str; 2]>| {
+        Direction::of([here, there], exchanged.map_or([None; 2], |states| states.map(Some)))
+    };
+    assert_eq!(of("a", "a", None), Direction::Nothing);
+    assert_eq!(of("a", "a", Some(["b", "b"])), Direction::Nothing);
+    assert_eq!(of("a", "A", Some(["a", "A"])), Direction::Nothing, "git sees them in two ways");
+    assert_eq!(of("b", "A", Some(["a", "A"])), Direction::There);
+    assert_eq!(of("a", "B", Some(["a", "A"])), Direction::Here);
+    assert_eq!(of("b", "B", Some(["a", "A"])), Direction::Conflict);
+    assert_eq!(of("b", "c", None), Direction::Conflict);
 }

@@ -11,13 +11,22 @@ use subagent_protocol::worktree::{EXCHANGE_REFS, Setup, Worktree, WorktreeResult
 use super::state::{SHA256_DIGITS, WorktreeState};
 use crate::placement::there;
 use crate::worktree::commits::OwnCommits;
+use crate::worktree::keep::Keeping;
 use crate::worktree::registration::{READY, Registration};
 use crate::worktree::work::{OperationContext, line};
 use crate::worktree::{create, discard, errors, exclusively, look, remove, usable};
 
+/// The folder of refs for the states that the other side has had.
+const KNOWN_REFS: &str = "refs/subagent/known/";
+
 /// Returns the ref of a worktree for states on their way.
 pub(super) fn exchange_ref(worktree: &Worktree) -> String {
     format!("{EXCHANGE_REFS}{}", worktree.name)
+}
+
+/// Returns the ref of a worktree for the states that the other side has had.
+fn known_ref(worktree: &Worktree) -> String {
+    format!("{KNOWN_REFS}{}", worktree.name)
 }
 
 /// Puts the state of the worktree under its ref. Returns it; `None` without a worktree.
@@ -39,17 +48,19 @@ pub(in crate::worktree) fn pack(
     })
 }
 
-/// Gives the worktree a state that was sent. Creates the worktree, and makes it usable, if that was not
-/// done.
+/// Gives the worktree a state that was sent, if it still has the state `before`. Creates the worktree,
+/// and makes it usable, if that was not done. Returns the state that it has then.
 pub(in crate::worktree) fn unpack(
     work: &OperationContext<'_>,
     worktree: &Worktree,
     state: &str,
+    before: Option<&str>,
     setup: &Setup,
 ) -> Result<WorktreeResult, Error> {
     let worktree = &expanded(worktree)?;
     exclusively(work, "unpack", worktree, |work| {
-        if look::registered(worktree)?.filter(Registration::is_whole).is_none() {
+        let is_new = look::registered(worktree)?.filter(Registration::is_whole).is_none();
+        if is_new {
             // Its branch begins with the first parent of the state.
             let base = work.run(&worktree.repository, &["rev-parse", "--verify", &format!("{state}^1")])?;
             create::create(work, &Worktree { base: line(&base), ..worktree.clone() })?;
@@ -58,16 +69,35 @@ pub(in crate::worktree) fn unpack(
             .ok_or_else(|| errors::not_found(&worktree.path, "git does not know the worktree it has made"))?;
         let there = WorktreeState { work, worktree, found: &found };
         there.recover()?;
-        let present = there.pack()?.state;
-        if present != state {
-            there.change(&present, state)?;
+        let mut packed = there.pack()?;
+        let is_unused = found.read(READY).is_none();
+        if packed.state != state && !is_unused && before != Some(&packed.state) {
+            return Err(errors::busy("moved", "the worktree has changed meanwhile"));
         }
-        there.is_shared(state)?;
-        match found.read(READY) {
-            Some(_) => Ok(WorktreeResult::Ready),
-            None => usable::make(work, worktree, setup),
+        if packed.state != state {
+            keep_known(work, worktree, &packed.state)?;
+            there.change(&packed.state, state)?;
+            packed = there.pack()?;
         }
+        if is_unused {
+            let _ = usable::make(work, worktree, setup)?;
+            packed = there.pack()?;
+        }
+        Ok(WorktreeResult::Packed(Some(packed)))
     })
+}
+
+/// Keeps a state, which the other side has, beside those before it: its commits are not lost with the
+/// worktree.
+fn keep_known(work: &OperationContext<'_>, worktree: &Worktree, state: &str) -> Result<(), Error> {
+    let (name, repository) = (known_ref(worktree), &worktree.repository);
+    let before = work.asked(repository, &["rev-parse", "--verify", "--quiet", &name])?;
+    let parents = before.map(|id| line(&id)).into_iter().chain([state.to_owned()]);
+    let keeping = Keeping { work, worktree, time: Timestamp(0) };
+    let git = work.git(repository);
+    let tree = line(&work.feed(&git, &["mktree"], b"")?);
+    let known = keeping.commit(&git, &tree, parents, "States")?;
+    work.run(repository, &["update-ref", &name, &known]).map(drop)
 }
 
 /// Removes the worktree if it has nothing but a known state. One with more is kept under a ref first, or
@@ -122,24 +152,40 @@ fn is_known(
     Ok(OwnCommits::find(work, worktree, Some(found))?.unique.is_empty())
 }
 
-/// Removes the branch and the ref of a worktree that is gone.
+/// Removes the branch and the refs of a worktree that is gone.
 fn forget_refs(work: &OperationContext<'_>, worktree: &Worktree) -> Result<WorktreeResult, Error> {
     let tip = create::tip(work, worktree)?;
     remove::delete_branch(work, worktree, tip.as_deref())?;
-    work.run(&worktree.repository, &["update-ref", "-d", &exchange_ref(worktree)])?;
+    for name in [exchange_ref(worktree), known_ref(worktree)] {
+        work.run(&worktree.repository, &["update-ref", "-d", &name])?;
+    }
     Ok(WorktreeResult::Removed)
 }
 
 /// Makes the repository, if there is none.
 fn init(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let repository = &worktree.repository;
-    if repository.join("HEAD").exists() {
+    if repository.exists() {
         return Ok(());
     }
-    fs::create_dir_all(repository).map_err(|error| errors::file(repository, &error))?;
-    let format = if worktree.base.len() == SHA256_DIGITS { "sha256" } else { "sha1" };
-    let args = ["init", "--quiet", "--bare", "--template=", &format!("--object-format={format}")];
-    work.run(repository, &args).map(drop)
+    let (lock, new) = (repository.with_extension("lock"), repository.with_extension("new"));
+    work.locked("init", &lock, repository, |work| {
+        if repository.exists() {
+            return Ok(());
+        }
+        let failed = |error: std::io::Error| errors::file(&new, &error);
+        match fs::remove_dir_all(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => fs::create_dir_all(&new).map_err(failed)?,
+        }
+        let format = if worktree.base.len() == SHA256_DIGITS { "sha256" } else { "sha1" };
+        let git = work.git_of(&new);
+        let args = ["init", "--quiet", "--bare", "--template=", &format!("--object-format={format}")];
+        work.feed(&git, &args, b"")?;
+        // A repository here may have a part of the history only.
+        work.feed(&git, &["config", "receive.shallowUpdate", "true"], b"")?;
+        fs::rename(&new, repository).map_err(failed)
+    })
 }
 
 /// The same with the home of this process.

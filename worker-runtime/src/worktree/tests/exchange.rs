@@ -1,5 +1,6 @@
 //! A worktree that gets the state of another one is equal to it, also after a kill at any step.
 
+use std::fs;
 use std::path::Path;
 
 use subagent_protocol::Code;
@@ -9,7 +10,7 @@ use subagent_testkit::{Random, say, times};
 use super::property::kill;
 use super::states::State;
 use super::templates::Templates;
-use super::world::WorktreeFixture;
+use super::world::{WorktreeFixture, write};
 
 /// Number of cases in an ordinary run.
 const CASES: usize = 24;
@@ -18,8 +19,8 @@ const CASES: usize = 24;
 fn elsewhere(state: &State) -> Worktree {
     let base = state.world.base();
     Worktree {
-        repository: base.join("there.git"),
-        main: base.join("there.git"),
+        repository: base.join("there/.git"),
+        main: base.join("there/.git"),
         path: base.join("there").join(&state.worktree.name),
         ..state.worktree.clone()
     }
@@ -34,15 +35,33 @@ fn pack(world: &WorktreeFixture, worktree: &Worktree) -> Option<Option<Packed>> 
     }
 }
 
+/// Sends the packed state of a worktree to the repository of another one.
+fn send(
+    world: &WorktreeFixture,
+    from: &Worktree,
+    to: &Worktree,
+    state: &str,
+    before: Option<&str>,
+) -> Operation {
+    let name = format!("{EXCHANGE_REFS}{}", from.name);
+    let (from, to_git) = (from.repository.to_str().unwrap(), to.repository.to_str().unwrap());
+    let both = format!("+{name}:{name}");
+    // git runs on one side only.
+    match from.ends_with("there/.git") {
+        true => world.git_in(&to.repository, &["fetch", "-q", from, &both]),
+        false => world.git_in(Path::new(from), &["push", "-q", to_git, &both]),
+    };
+    let (worktree, state, before) = (to.clone(), state.to_owned(), before.map(str::to_owned));
+    Operation::Unpack { worktree, state, before, setup: Setup::default() }
+}
+
 /// Brings the packed state of a worktree to another one, with a kill on the way.
 fn bring(state: &State, from: &Worktree, to: &Worktree, packed: &Packed, random: &mut Random) -> bool {
-    let name = format!("{EXCHANGE_REFS}{}", from.name);
-    let source = from.repository.to_str().unwrap();
-    state.world.git_in(&to.repository, &["fetch", "-q", source, &format!("+{name}:{name}")]);
-    let (worktree, packed) = (to.clone(), packed.state.clone());
-    let operation = Operation::Unpack { worktree, state: packed, setup: Setup::default() };
+    let before = pack(&state.world, to).flatten().map(|packed| packed.state);
+    let operation = send(&state.world, from, to, &packed.state, before.as_deref());
     let was_killed = kill(state, &operation, random);
-    assert_eq!(state.world.run(operation), WorktreeResult::Ready);
+    let answer = state.world.run(operation);
+    assert!(matches!(answer, WorktreeResult::Packed(Some(_))), "{answer:?}");
     was_killed
 }
 
@@ -96,4 +115,79 @@ fn a_state_is_the_same_on_both_sides() {
     }
     say(&format!("exchange: {count} cases, {busy} of them busy, {killed} processes killed"));
     assert!(busy < count / 2 && killed > count / 2, "busy {busy}, killed {killed}");
+}
+
+/// Two worktrees with the same state: the first one is changed, and the state of it is sent.
+fn pair() -> (WorktreeFixture, Worktree, Worktree, String) {
+    let world = WorktreeFixture::new();
+    let here = world.create("one");
+    let base = world.base();
+    let there = Worktree {
+        repository: base.join("there/.git"),
+        main: base.join("there/.git"),
+        path: base.join("there/one"),
+        ..here.clone()
+    };
+    assert_eq!(pack(&world, &there), Some(None));
+    write(&here.path.join("folder/file"), "1");
+    let first = pack(&world, &here).flatten().unwrap().state;
+    let _ = world.run(send(&world, &here, &there, &first, None));
+    assert_eq!(pack(&world, &there).flatten().unwrap().state, first);
+    (world, here, there, first)
+}
+
+fn reason(answer: WorktreeResult) -> String {
+    match answer {
+        WorktreeResult::Failed(error) => error.details["reason"].as_str().unwrap_or_default().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_worktree_that_was_worked_in_meanwhile_is_left_alone() {
+    let (world, here, there, first) = pair();
+    write(&here.path.join("new"), "of here");
+    let second = pack(&world, &here).flatten().unwrap().state;
+    write(&there.path.join("new"), "of there");
+    let operation = send(&world, &here, &there, &second, Some(&first));
+    assert_eq!(reason(world.run(operation)), "moved");
+    assert_eq!(fs::read_to_string(there.path.join("new")).unwrap(), "of there");
+}
+
+#[test]
+fn a_change_that_was_killed_is_not_completed_over_other_work() {
+    let (world, here, there, first) = pair();
+    write(&here.path.join("new"), "of here");
+    let second = pack(&world, &here).flatten().unwrap().state;
+    let operation = send(&world, &here, &there, &second, Some(&first));
+    // As if it was killed at its begin, and the agent has worked since.
+    for (name, state) in [("pending", &second), ("before", &first)] {
+        world.git_in(&there.path, &["update-ref", &format!("refs/worktree/subagent/{name}"), state]);
+    }
+    write(&there.path.join("new"), "of there");
+    assert_eq!(reason(world.run(operation)), "moved");
+    assert_eq!(fs::read_to_string(there.path.join("new")).unwrap(), "of there");
+}
+
+#[test]
+fn ignored_files_in_the_way_stay() {
+    for (ignored, remove, add) in [
+        ("folder/ignored", Some("folder"), "folder"),
+        ("ignored", None, "ignored/new"),
+        ("new/ignored", None, "new"),
+        ("ignored", None, "ignored"),
+    ] {
+        let (world, here, there, first) = pair();
+        write(&there.path.join(ignored), "precious");
+        if let Some(folder) = remove {
+            fs::remove_dir_all(here.path.join(folder)).unwrap();
+        }
+        write(&here.path.join(add), "of here");
+        world.git_in(&here.path, &["add", "-f", add]);
+        let second = pack(&world, &here).flatten().unwrap().state;
+        let operation = send(&world, &here, &there, &second, Some(&first));
+        assert_eq!(reason(world.run(operation)), "ignored", "{add} over {ignored}");
+        assert_eq!(fs::read_to_string(there.path.join(ignored)).unwrap(), "precious", "{add}");
+        assert_eq!(pack(&world, &there).flatten().unwrap().state, first, "nothing has changed");
+    }
 }
