@@ -5,13 +5,13 @@ use subagent_protocol::data::turns::{QueueResumedEvent, TurnQueued};
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::{STEERED, stopped_for_good};
-use super::transition::TransitionBuilder;
 use super::{cancel, queue, turn};
 use crate::model::{By, Fact, LifecycleState, QueuePosition, Queued};
+use crate::rules::reasons::{STEERED, stopped_for_good};
+use crate::rules::transition::TransitionBuilder;
 
 /// Sends a message, or queues it.
-pub(super) fn enqueue(
+pub(in crate::rules) fn enqueue(
     next: &mut TransitionBuilder,
     queued: Queued,
     urgency: QueuePosition,
@@ -57,14 +57,14 @@ pub(super) fn enqueue(
 }
 
 /// Opens the next turn of a queue that is not gated. Called at the end of each step.
-pub(super) fn open_next(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn open_next(next: &mut TransitionBuilder) {
     if !next.worker.queue.gated {
         open_first(next);
     }
 }
 
 /// Opens the next turn after a check, or pauses the queue if it was refused.
-pub(super) fn open_queued(next: &mut TransitionBuilder, refused: Option<Error>) {
+pub(in crate::rules) fn open_queued(next: &mut TransitionBuilder, refused: Option<Error>) {
     match refused {
         Some(error) if next.worker.waits_to_open() => {
             next.facts.push(Fact::LastError(Some(error)));
@@ -86,7 +86,7 @@ fn open_first(next: &mut TransitionBuilder) {
 }
 
 /// Resumes a paused queue.
-pub(super) fn resume_queue(next: &mut TransitionBuilder) -> Result<()> {
+pub(in crate::rules) fn resume_queue(next: &mut TransitionBuilder) -> Result<()> {
     if let LifecycleState::Stopping(_) | LifecycleState::Stopped = next.worker.state {
         return Err(stopped_for_good(next.worker.public_state()));
     }

@@ -7,16 +7,18 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::EXPIRED;
-use super::transition::TransitionBuilder;
-use super::{approvals, cancel, simulated};
+use super::approvals;
 use crate::model::{
     Approval, ElicitationReply, Expiry, Fact, InboxFact, LifecycleState, PermissionDecision, QuestionInput,
     WorkerAction,
 };
+use crate::rules::reasons::EXPIRED;
+use crate::rules::simulated;
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::cancel;
 
 /// Answers an elicitation for the owner.
-pub(super) fn answer(
+pub(in crate::rules) fn answer(
     next: &mut TransitionBuilder,
     request_id: RequestId,
     reply: ElicitationReply,
@@ -54,7 +56,7 @@ fn answer_as(
     Ok(())
 }
 
-pub(super) fn inbox(next: &mut TransitionBuilder, input: QuestionInput) -> Result<()> {
+pub(in crate::rules) fn inbox(next: &mut TransitionBuilder, input: QuestionInput) -> Result<()> {
     match input {
         QuestionInput::DecideAll { choices, note } => {
             choices.into_iter().try_for_each(|(request_id, choice)| {
@@ -119,7 +121,7 @@ fn expires_with(next: &mut TransitionBuilder, request_id: &RequestId) -> bool {
 }
 
 /// Decides a permission request of the agent or of a simulated turn.
-pub(super) fn decide_as(
+pub(in crate::rules) fn decide_as(
     next: &mut TransitionBuilder,
     request_id: RequestId,
     choice: PermissionDecision,

@@ -4,12 +4,12 @@
 use subagent_protocol::data::EventData;
 use subagent_protocol::data::workers::Hibernated;
 
-use super::transition::TransitionBuilder;
-use super::turn;
 use crate::model::{Hibernation, LifecycleState, RuntimeStatus, WorkerAction};
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::turn;
 
 /// Asks the runtime to end. Does nothing if the worker is no longer at rest.
-pub(super) fn hibernate(next: &mut TransitionBuilder, idle_seconds: u64) {
+pub(in crate::rules) fn hibernate(next: &mut TransitionBuilder, idle_seconds: u64) {
     if next.worker.rests() {
         next.worker.hibernation = Hibernation::Wanted { idle_seconds };
         end_for_hibernation(next);
@@ -22,7 +22,7 @@ fn end_for_hibernation(next: &mut TransitionBuilder) {
 }
 
 /// Keeps a runtime that refused to end, and sends it what arrived meanwhile.
-pub(super) fn hibernate_refused(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn hibernate_refused(next: &mut TransitionBuilder) {
     if !gives_hibernation_up(next) {
         return;
     }
@@ -73,7 +73,7 @@ pub(super) fn hibernates(next: &mut TransitionBuilder) -> bool {
 }
 
 /// Starts a runtime for a hibernating worker.
-pub(super) fn wake(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn wake(next: &mut TransitionBuilder) {
     let idle = matches!(next.worker.state, LifecycleState::Idle | LifecycleState::Local(_));
     if idle && next.worker.hibernation == Hibernation::Begun && next.worker.link == RuntimeStatus::None {
         start_for_waking(next);

@@ -6,10 +6,12 @@ use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
 use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus, UnparkReason};
 use subagent_protocol::{Code, fields};
 
-use super::reasons::STOPPED_BY_MANAGER;
-use super::transition::TransitionBuilder;
-use super::{approvals, parking, queue, usage};
+use super::{parking, queue};
 use crate::model::{ApprovalInput, Fact, LifecycleState};
+use crate::rules::permissions::approvals;
+use crate::rules::reasons::STOPPED_BY_MANAGER;
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::usage;
 
 /// The ACP method that cancels a turn; agents must obey it.
 const CANCEL: &str = "session/cancel";
@@ -21,7 +23,7 @@ fn ignored_cancel(end: &TurnEnd) -> bool {
 }
 
 /// Ends the open turn, if there is one. `end` is `None` if the runtime did not report an end.
-pub(super) fn close_turn(next: &mut TransitionBuilder, end: Option<TurnEnd>) {
+pub(in crate::rules) fn close_turn(next: &mut TransitionBuilder, end: Option<TurnEnd>) {
     if let Some(no) = next.worker.turn().map(|turn| turn.no) {
         // The runtime closes questions before it ends a turn. A remaining one would stay open
         // forever. Questions from outside of the turn stay open.

@@ -6,12 +6,13 @@ use subagent_protocol::data::workers::SessionOpened;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 use subagent_protocol::state::QueuePause;
 
-use super::transition::TransitionBuilder;
-use super::{hibernation, parking, queue, turn, turn_end};
+use super::hibernation;
 use crate::model::{Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, Spent};
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::{parking, queue, turn, turn_end};
 
 /// The agent has a session.
-pub(super) fn session(
+pub(in crate::rules) fn session(
     next: &mut TransitionBuilder,
     origin: SessionOrigin,
     context_lost: bool,
@@ -46,7 +47,7 @@ pub(super) fn session(
 }
 
 /// The agent could not create a session.
-pub(super) fn start_failed(next: &mut TransitionBuilder, error: Error) {
+pub(in crate::rules) fn start_failed(next: &mut TransitionBuilder, error: Error) {
     if next.worker.restart == Restart::Begun {
         next.worker.restart = Restart::None;
     }

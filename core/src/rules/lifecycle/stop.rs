@@ -4,14 +4,16 @@ use subagent_protocol::data::EventData;
 use subagent_protocol::data::progress::Nothing;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::STOPPED_BY_MANAGER;
-use super::transition::TransitionBuilder;
-use super::{approvals, queue, simulated, turn_end};
 use crate::model::{
     ApprovalInput, Cancel, Fact, Hibernation, LifecycleState, Parking, Restart, RuntimeStatus, WorkerAction,
 };
+use crate::rules::permissions::approvals;
+use crate::rules::reasons::STOPPED_BY_MANAGER;
+use crate::rules::simulated;
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::{queue, turn_end};
 
-pub(super) fn stop(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn stop(next: &mut TransitionBuilder) {
     match &mut next.worker.state {
         LifecycleState::Stopped | LifecycleState::Stopping(_) => return,
         LifecycleState::Starting | LifecycleState::Idle | LifecycleState::Error => {
@@ -47,7 +49,7 @@ pub(super) fn stop(next: &mut TransitionBuilder) {
 }
 
 /// Stops a worker that has failed and has no runtime, for its removal.
-pub(super) fn retire(next: &mut TransitionBuilder) -> Result<()> {
+pub(in crate::rules) fn retire(next: &mut TransitionBuilder) -> Result<()> {
     match (&next.worker.state, next.worker.link) {
         (LifecycleState::Stopping(_) | LifecycleState::Stopped, _)
         | (LifecycleState::Error, RuntimeStatus::None) => {
@@ -62,7 +64,7 @@ pub(super) fn retire(next: &mut TransitionBuilder) -> Result<()> {
     }
 }
 
-pub(super) fn stopped_if_stopping(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn stopped_if_stopping(next: &mut TransitionBuilder) {
     if matches!(next.worker.state, LifecycleState::Stopping(_)) && next.worker.link == RuntimeStatus::None {
         turn_end::close_turn(next, None);
         approvals::end_approvals(next, &ApprovalInput::Lost, |_| true);

@@ -7,11 +7,15 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
-use super::transition::TransitionBuilder;
 use crate::model::{AgentRequest, Approval, ApprovalInput, Fact, PermissionDecision, event_of};
+use crate::rules::transition::TransitionBuilder;
 
 /// Opens a question of the agent.
-pub(super) fn asked(next: &mut TransitionBuilder, request_id: RequestId, kind: QuestionKind) -> Result<()> {
+pub(in crate::rules) fn asked(
+    next: &mut TransitionBuilder,
+    request_id: RequestId,
+    kind: QuestionKind,
+) -> Result<()> {
     if next.worker.approvals.contains_key(&request_id) {
         let message = format!("the journal asks twice for the open question {request_id}");
         return Err(Error::new(Code::Internal, message));
@@ -49,7 +53,7 @@ pub(super) fn take_decision(
 }
 
 /// Returns the data of `approval.decided`.
-pub(super) fn decided(
+pub(in crate::rules) fn decided(
     request_id: &RequestId,
     choice: &PermissionDecision,
     note: Option<String>,
@@ -69,7 +73,7 @@ pub(super) fn decided(
 }
 
 /// Shows a hidden request. Returns whether it was hidden.
-pub(super) fn release(next: &mut TransitionBuilder, request_id: &RequestId) -> bool {
+pub(in crate::rules) fn release(next: &mut TransitionBuilder, request_id: &RequestId) -> bool {
     match next.worker.approvals.get_mut(request_id) {
         Some(asked) if asked.approval == Approval::Held => {
             asked.approval = Approval::Pending;
@@ -81,7 +85,7 @@ pub(super) fn release(next: &mut TransitionBuilder, request_id: &RequestId) -> b
 }
 
 /// Records that the cancel of its turn answers an elicitation.
-pub(super) fn answered_by_cancel(
+pub(in crate::rules) fn answered_by_cancel(
     next: &mut TransitionBuilder,
     request_id: &RequestId,
     reason: &str,
@@ -98,7 +102,7 @@ pub(super) fn answered_by_cancel(
     next.event(EventData::ElicitationAnswered(answered), Some(turn));
 }
 
-pub(super) fn end_approvals(
+pub(in crate::rules) fn end_approvals(
     next: &mut TransitionBuilder,
     input: &ApprovalInput,
     which: impl Fn(&AgentRequest) -> bool,
@@ -109,7 +113,11 @@ pub(super) fn end_approvals(
     }
 }
 
-pub(super) fn end_approval(next: &mut TransitionBuilder, request_id: &RequestId, input: &ApprovalInput) {
+pub(in crate::rules) fn end_approval(
+    next: &mut TransitionBuilder,
+    request_id: &RequestId,
+    input: &ApprovalInput,
+) {
     // A hidden question is shown before its end is reported.
     release(next, request_id);
     // An input for a closed question is a repetition after a restart.

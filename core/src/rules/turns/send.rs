@@ -7,10 +7,10 @@ use subagent_protocol::state::{ParkReason, QuestionKind};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::stopped_for_good;
-use super::transition::TransitionBuilder;
 use super::{queue, turn};
 use crate::model::{Approval, By, LifecycleState};
+use crate::rules::reasons::stopped_for_good;
+use crate::rules::transition::TransitionBuilder;
 
 /// Returns the error for a message to a parked worker that must not be queued.
 fn parked(until: Timestamp) -> Error {
@@ -23,7 +23,7 @@ fn parked(until: Timestamp) -> Error {
         .with("parked", json!({"until": until, "reason": ParkReason::RateLimit}))
 }
 
-pub(super) fn send(
+pub(in crate::rules) fn send(
     next: &mut TransitionBuilder,
     turn_id: TurnId,
     message: Value,

@@ -6,10 +6,12 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::EXPIRED;
-use super::transition::TransitionBuilder;
-use super::{approvals, simulated, turn, turn_end};
+use super::{turn, turn_end};
 use crate::model::{Approval, Cancel, Fact, LifecycleState, PermissionDecision, RuntimeStatus, WorkerAction};
+use crate::rules::permissions::approvals;
+use crate::rules::reasons::EXPIRED;
+use crate::rules::simulated;
+use crate::rules::transition::TransitionBuilder;
 
 /// Returns the error code of a cancel by the daemon itself, given its reason. `None` if the owner
 /// canceled.
@@ -22,7 +24,11 @@ pub fn own_cause(reason: &str) -> Option<Code> {
 }
 
 /// Cancels the open turn, if it is this one.
-pub(super) fn cancel_only(next: &mut TransitionBuilder, turn: &TurnId, reason: String) -> Result<()> {
+pub(in crate::rules) fn cancel_only(
+    next: &mut TransitionBuilder,
+    turn: &TurnId,
+    reason: String,
+) -> Result<()> {
     if next.worker.open_turn() == Some(turn) {
         return cancel(next, reason);
     }
@@ -30,7 +36,7 @@ pub(super) fn cancel_only(next: &mut TransitionBuilder, turn: &TurnId, reason: S
     Err(error.with("turnId", turn.as_str()).with("state", next.worker.public_state().as_str()))
 }
 
-pub(super) fn cancel(next: &mut TransitionBuilder, reason: String) -> Result<()> {
+pub(in crate::rules) fn cancel(next: &mut TransitionBuilder, reason: String) -> Result<()> {
     let state = next.worker.public_state();
     if let LifecycleState::Stopping(Some(_)) = next.worker.state {
         // The stop cancels the turn already.
@@ -59,7 +65,11 @@ pub(super) fn cancel(next: &mut TransitionBuilder, reason: String) -> Result<()>
 
 /// Cancels the open turn, which has no cancel yet. `expired` is the question whose timeout
 /// caused it. Returns whether a runtime may have the prompt; otherwise the turn has ended.
-pub(super) fn cancel_turn(next: &mut TransitionBuilder, reason: String, expired: Option<&RequestId>) -> bool {
+pub(in crate::rules) fn cancel_turn(
+    next: &mut TransitionBuilder,
+    reason: String,
+    expired: Option<&RequestId>,
+) -> bool {
     let LifecycleState::Turn(turn) = &mut next.worker.state else { return false };
     let no = turn.no;
     let cancel = Cancel { reason: reason.clone(), requested: false };
@@ -118,7 +128,11 @@ pub(super) fn cancel_turn(next: &mut TransitionBuilder, reason: String, expired:
 }
 
 /// The runtime took the cancel of a turn.
-pub(super) fn cancel_requested(next: &mut TransitionBuilder, turn: u64, reason: String) -> Result<()> {
+pub(in crate::rules) fn cancel_requested(
+    next: &mut TransitionBuilder,
+    turn: u64,
+    reason: String,
+) -> Result<()> {
     let open = turn::open_turn(next, turn)?;
     // The first reason stays, because clients have seen it.
     let reason = open.cancel.take().map_or(reason, |cancel| cancel.reason);
@@ -129,7 +143,7 @@ pub(super) fn cancel_requested(next: &mut TransitionBuilder, turn: u64, reason: 
 }
 
 /// Cancels the open turn for an exhausted budget, unless it is being canceled already.
-pub(super) fn over_budget(next: &mut TransitionBuilder, error: Error) -> Result<()> {
+pub(in crate::rules) fn over_budget(next: &mut TransitionBuilder, error: Error) -> Result<()> {
     match &next.worker.state {
         LifecycleState::Turn(open) if open.cancel.is_none() => {
             let reason = error.to_string();

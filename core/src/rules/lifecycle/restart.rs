@@ -4,12 +4,14 @@ use subagent_protocol::data::EventData;
 use subagent_protocol::data::progress::Nothing;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::{RESTARTED_BY_MANAGER, stopped_for_good};
-use super::transition::TransitionBuilder;
-use super::{cancel, hibernation, simulated};
+use super::hibernation;
 use crate::model::{Fact, LifecycleState, Restart, RuntimeStatus, WorkerAction};
+use crate::rules::reasons::{RESTARTED_BY_MANAGER, stopped_for_good};
+use crate::rules::simulated;
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::cancel;
 
-pub(super) fn restart(next: &mut TransitionBuilder, force: bool, beside: bool) -> Result<()> {
+pub(in crate::rules) fn restart(next: &mut TransitionBuilder, force: bool, beside: bool) -> Result<()> {
     let state = next.worker.public_state();
     match &next.worker.state {
         LifecycleState::Stopping(_) | LifecycleState::Stopped => return Err(stopped_for_good(state)),

@@ -8,12 +8,12 @@ use subagent_protocol::data::questions::ApprovalDecidedEvent;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
-use super::transition::TransitionBuilder;
 use super::{approvals, policy};
 use crate::model::{Approval, Fact, HooksOutcome, WorkerAction};
+use crate::rules::transition::TransitionBuilder;
 
 /// Hides a pending permission request while its hooks run.
-pub(super) fn hold_for_hooks(next: &mut TransitionBuilder, request_id: RequestId) {
+pub(in crate::rules) fn hold_for_hooks(next: &mut TransitionBuilder, request_id: RequestId) {
     if let Some(asked) = next.worker.approvals.get_mut(&request_id)
         && asked.kind == QuestionKind::Permission
         && asked.approval == Approval::Pending
@@ -24,7 +24,7 @@ pub(super) fn hold_for_hooks(next: &mut TransitionBuilder, request_id: RequestId
 }
 
 /// Applies the answer of hooks. A late answer to a closed request is ignored.
-pub(super) fn hooks_answered(
+pub(in crate::rules) fn hooks_answered(
     next: &mut TransitionBuilder,
     request_id: RequestId,
     outcome: HooksOutcome,

@@ -7,9 +7,9 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reasons::STOPPED_BY_MANAGER;
-use super::transition::TransitionBuilder;
 use crate::model::Fact;
+use crate::rules::reasons::STOPPED_BY_MANAGER;
+use crate::rules::transition::TransitionBuilder;
 
 /// Reason in the event of a dropped message.
 const DROPPED: &str = "dropped by manager";
@@ -27,7 +27,7 @@ pub(super) fn is_paused(next: &TransitionBuilder) -> Error {
 }
 
 /// Pauses the queue until a client resumes it.
-pub(super) fn pause(next: &mut TransitionBuilder, reason: QueuePause, turn: Option<&TurnId>) {
+pub(in crate::rules) fn pause(next: &mut TransitionBuilder, reason: QueuePause, turn: Option<&TurnId>) {
     let length = next.worker.queue.turns.len();
     if length == 0 || next.worker.queue.paused.is_some() {
         return;
@@ -37,7 +37,7 @@ pub(super) fn pause(next: &mut TransitionBuilder, reason: QueuePause, turn: Opti
     next.event(EventData::QueuePaused(data), None);
 }
 
-pub(super) fn drop_queued(next: &mut TransitionBuilder, turn_id: &TurnId) -> Result<()> {
+pub(in crate::rules) fn drop_queued(next: &mut TransitionBuilder, turn_id: &TurnId) -> Result<()> {
     let index = index_of(next, turn_id)?;
     next.worker.queue.turns.remove(index);
     dropped(next, turn_id, DROPPED);
@@ -46,7 +46,7 @@ pub(super) fn drop_queued(next: &mut TransitionBuilder, turn_id: &TurnId) -> Res
 }
 
 /// Moves a message to a position, from 1. Larger positions mean the last.
-pub(super) fn move_queued(next: &mut TransitionBuilder, turn_id: &TurnId, to: usize) -> Result<()> {
+pub(in crate::rules) fn move_queued(next: &mut TransitionBuilder, turn_id: &TurnId, to: usize) -> Result<()> {
     let index = index_of(next, turn_id)?;
     let to = to.clamp(1, next.worker.queue.turns.len()) - 1;
     if index == to {
@@ -62,7 +62,7 @@ pub(super) fn move_queued(next: &mut TransitionBuilder, turn_id: &TurnId, to: us
 }
 
 /// Drops all messages of a worker that is being stopped.
-pub(super) fn drop_all_queued(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn drop_all_queued(next: &mut TransitionBuilder) {
     next.worker.queue.paused = None;
     for turn_id in std::mem::take(&mut next.worker.queue.turns) {
         dropped(next, &turn_id, STOPPED_BY_MANAGER);
@@ -70,7 +70,7 @@ pub(super) fn drop_all_queued(next: &mut TransitionBuilder) {
 }
 
 /// Drops all messages of a task that ends.
-pub(super) fn drop_for_good(next: &mut TransitionBuilder, reason: &str) {
+pub(in crate::rules) fn drop_for_good(next: &mut TransitionBuilder, reason: &str) {
     for turn_id in std::mem::take(&mut next.worker.queue.turns) {
         dropped(next, &turn_id, reason);
     }
@@ -78,12 +78,12 @@ pub(super) fn drop_for_good(next: &mut TransitionBuilder, reason: &str) {
 }
 
 /// Checks that this message is queued.
-pub(super) fn waits(next: &TransitionBuilder, turn_id: &TurnId) -> Result<()> {
+pub(in crate::rules) fn waits(next: &TransitionBuilder, turn_id: &TurnId) -> Result<()> {
     index_of(next, turn_id).map(drop)
 }
 
 /// Removes a message that a runtime has got already, so that it is not sent twice.
-pub(super) fn unqueue_recovered(next: &mut TransitionBuilder, turn_id: &TurnId) {
+pub(in crate::rules) fn unqueue_recovered(next: &mut TransitionBuilder, turn_id: &TurnId) {
     if let Ok(index) = index_of(next, turn_id) {
         next.worker.queue.turns.remove(index);
         next.facts.push(Fact::TurnUnqueued { id: turn_id.clone() });

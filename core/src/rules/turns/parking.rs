@@ -7,13 +7,13 @@ use subagent_protocol::data::EventData;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::{ParkReason, UnparkReason};
 
-use super::transition::TransitionBuilder;
 use super::turn;
 use crate::model::{LifecycleState, RuntimeStatus, WorkerAction};
+use crate::rules::transition::TransitionBuilder;
 
 /// Parks the worker if the input reported a rate limit. Returns whether the worker is parked
 /// now.
-pub(super) fn park(next: &mut TransitionBuilder, turn: Option<&TurnId>) -> bool {
+pub(in crate::rules) fn park(next: &mut TransitionBuilder, turn: Option<&TurnId>) -> bool {
     let Some(limit) = next.limit.take() else { return false };
     if matches!(next.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
         return false;
@@ -34,7 +34,7 @@ pub(super) fn park(next: &mut TransitionBuilder, turn: Option<&TurnId>) -> bool 
 }
 
 /// Ends the parking and continues.
-pub(super) fn unpark(next: &mut TransitionBuilder, reason: UnparkReason) {
+pub(in crate::rules) fn unpark(next: &mut TransitionBuilder, reason: UnparkReason) {
     if reason != UnparkReason::Due {
         next.worker.parking.backoffs = 0;
     }

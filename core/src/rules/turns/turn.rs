@@ -7,9 +7,9 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::{Code, Error, Result};
 
-use super::simulated;
-use super::transition::TransitionBuilder;
 use crate::model::{By, Fact, LifecycleState, RuntimeStatus, RuntimeTurn, WorkerAction};
+use crate::rules::simulated;
+use crate::rules::transition::TransitionBuilder;
 
 /// Opens a turn. No turn may be open.
 pub(super) fn begin(next: &mut TransitionBuilder, turn_id: TurnId, message: Value, input: TurnInput, by: By) {
@@ -52,7 +52,7 @@ pub(super) fn give_to_runtime(next: &mut TransitionBuilder, no: u64, id: TurnId)
     }
 }
 
-pub(super) fn prompt_if_waiting(next: &mut TransitionBuilder) {
+pub(in crate::rules) fn prompt_if_waiting(next: &mut TransitionBuilder) {
     if let LifecycleState::Turn(RuntimeTurn { no, dispatching: false, cancel: None, .. }) = next.worker.state
         && next.worker.link == RuntimeStatus::Ready
     {
@@ -60,7 +60,7 @@ pub(super) fn prompt_if_waiting(next: &mut TransitionBuilder) {
     }
 }
 
-pub(super) fn open_turn(next: &mut TransitionBuilder, no: u64) -> Result<&mut RuntimeTurn> {
+pub(in crate::rules) fn open_turn(next: &mut TransitionBuilder, no: u64) -> Result<&mut RuntimeTurn> {
     match &mut next.worker.state {
         LifecycleState::Turn(turn) | LifecycleState::Stopping(Some(turn)) if turn.no == no => Ok(turn),
         LifecycleState::Starting
@@ -76,7 +76,7 @@ pub(super) fn open_turn(next: &mut TransitionBuilder, no: u64) -> Result<&mut Ru
 }
 
 /// The prompt of a turn is about to be sent.
-pub(super) fn dispatching(next: &mut TransitionBuilder, turn: u64) -> Result<()> {
+pub(in crate::rules) fn dispatching(next: &mut TransitionBuilder, turn: u64) -> Result<()> {
     open_turn(next, turn)?.dispatching = true;
     next.facts.push(Fact::TurnDispatching { no: turn });
     Ok(())

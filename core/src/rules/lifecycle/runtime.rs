@@ -6,14 +6,17 @@ use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::{Dispatched, QueuePause};
 use subagent_protocol::{Code, Error};
 
-use super::transition::TransitionBuilder;
-use super::{approvals, hibernation, queue, recovered, restart, turn_end};
+use super::{hibernation, restart};
 use crate::model::{
     Approval, ApprovalInput, Cancel, Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn,
     WorkerAction,
 };
+use crate::rules::permissions::approvals;
+use crate::rules::recovered;
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::{queue, turn_end};
 
-pub(super) fn prompt_refused(next: &mut TransitionBuilder, turn: u64, error: Option<Error>) {
+pub(in crate::rules) fn prompt_refused(next: &mut TransitionBuilder, turn: u64, error: Option<Error>) {
     if !next.worker.turn().is_some_and(|open| open.no == turn && !open.dispatching) {
         // The turn has ended, or the journal says that the prompt was taken. The refusal
         // belongs to a repetition.
@@ -30,7 +33,7 @@ pub(super) fn prompt_refused(next: &mut TransitionBuilder, turn: u64, error: Opt
     }
 }
 
-pub(super) fn ending(next: &mut TransitionBuilder, reason: Option<String>) {
+pub(in crate::rules) fn ending(next: &mut TransitionBuilder, reason: Option<String>) {
     if next.worker.link != RuntimeStatus::None {
         next.worker.link = RuntimeStatus::Ending;
     }
@@ -58,7 +61,7 @@ pub(super) fn ending(next: &mut TransitionBuilder, reason: Option<String>) {
 }
 
 /// Sends again what the runtime may not have received. It takes each of these at most once.
-pub(super) fn attached(next: &mut TransitionBuilder, reported: RuntimeStatus, last_turn: u64) {
+pub(in crate::rules) fn attached(next: &mut TransitionBuilder, reported: RuntimeStatus, last_turn: u64) {
     if hibernation::attached_awake(next, reported, last_turn) {
         return;
     }
@@ -113,7 +116,12 @@ pub(super) fn attached(next: &mut TransitionBuilder, reported: RuntimeStatus, la
     }
 }
 
-pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: bool, place: Option<&str>) {
+pub(in crate::rules) fn runtime_gone(
+    next: &mut TransitionBuilder,
+    clean: bool,
+    rebooted: bool,
+    place: Option<&str>,
+) {
     let was = next.worker.restart;
     next.worker.link = RuntimeStatus::None;
     approvals::end_approvals(next, &ApprovalInput::Lost, |_| true);

@@ -8,12 +8,13 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
-use super::transition::TransitionBuilder;
-use super::{approvals, cancel, queue};
+use super::approvals;
 use crate::model::{Fact, LifecycleState, PermissionDecision, WorkerAction};
+use crate::rules::transition::TransitionBuilder;
+use crate::rules::turns::{cancel, queue};
 
 /// Decides a pending request by a rule.
-pub(super) fn decide_by_rule(
+pub(in crate::rules) fn decide_by_rule(
     next: &mut TransitionBuilder,
     request_id: RequestId,
     choice: PermissionDecision,
@@ -37,7 +38,11 @@ pub(super) fn decide_by_rule(
 }
 
 /// Reports a denied call of this turn. Cancels the turn if it is open and not being canceled.
-pub(super) fn violation(next: &mut TransitionBuilder, turn: Option<u64>, call: PolicyViolated) -> Result<()> {
+pub(in crate::rules) fn violation(
+    next: &mut TransitionBuilder,
+    turn: Option<u64>,
+    call: PolicyViolated,
+) -> Result<()> {
     let message = violation_text(&call);
     next.event(EventData::PolicyViolated(call), turn);
     let error = Error::new(Code::PolicyViolation, message.clone());
