@@ -52,7 +52,7 @@ impl WatchPage {
         Self::in_zone(terminal, TimeZone::system())
     }
 
-    pub(super) fn in_zone(terminal: Option<OutputTerminal>, zone: TimeZone) -> Self {
+    pub(in crate::output::human) fn in_zone(terminal: Option<OutputTerminal>, zone: TimeZone) -> Self {
         let page = terminal.map_or_else(
             || TextPage::new(false),
             |terminal| TextPage::new(terminal.colour).within(terminal.width),

@@ -8,14 +8,14 @@ use subagent_protocol::ask::PhaseTime;
 use subagent_protocol::handshake::{AgentInfo, Handshake};
 use subagent_protocol::time::Timestamp;
 
-use super::view::{PageRenderer, optional};
+use crate::output::human::view::{PageRenderer, optional};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// A list of the config, and the file that was looked for.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Configured<T> {
+pub(in crate::output::human) struct Configured<T> {
     items: Vec<T>,
     #[serde(default = "Vec::new")]
     built_in: Vec<T>,
@@ -24,7 +24,7 @@ pub(super) struct Configured<T> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ListedLauncher {
+pub(in crate::output::human) struct ListedLauncher {
     name: String,
     state: String,
     origin: String,
@@ -33,7 +33,7 @@ pub(super) struct ListedLauncher {
     handshake: Option<HandshakeReport>,
 }
 
-pub(super) fn launchers(view: &mut PageRenderer, launchers: &Configured<ListedLauncher>) {
+pub(in crate::output::human) fn launchers(view: &mut PageRenderer, launchers: &Configured<ListedLauncher>) {
     if launchers.built_in.is_empty() && none(view, launchers, "launchers") {
         return;
     }
@@ -58,7 +58,7 @@ pub(super) fn launchers(view: &mut PageRenderer, launchers: &Configured<ListedLa
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RoleView {
+pub(in crate::output::human) struct RoleView {
     name: String,
     preferred_launcher: Option<String>,
     prompt_language: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct RoleView {
     recommended_skills: Vec<String>,
 }
 
-pub(super) fn roles(view: &mut PageRenderer, roles: &Configured<RoleView>) {
+pub(in crate::output::human) fn roles(view: &mut PageRenderer, roles: &Configured<RoleView>) {
     if none(view, roles, "roles") {
         return;
     }
@@ -100,7 +100,7 @@ fn none<T>(view: &mut PageRenderer, list: &Configured<T>, what: &str) -> bool {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ShownLauncher {
+pub(in crate::output::human) struct ShownLauncher {
     name: String,
     backend: LauncherBackend,
     command: String,
@@ -118,7 +118,7 @@ struct LauncherBackend {
     kind: String,
 }
 
-pub(super) fn launcher(view: &mut PageRenderer, launcher: &ShownLauncher) {
+pub(in crate::output::human) fn launcher(view: &mut PageRenderer, launcher: &ShownLauncher) {
     view.page.word(Style::Strong, &launcher.name).end();
     let env: Vec<&str> = launcher.env.keys().map(String::as_str).collect();
     view.facts(&[
@@ -208,7 +208,7 @@ fn joined<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ProbedLauncher {
+pub(in crate::output::human) struct ProbedLauncher {
     name: String,
     state: Option<String>,
     available: bool,
@@ -222,7 +222,7 @@ pub(super) struct ProbedLauncher {
     handshake: Option<HandshakeReport>,
 }
 
-pub(super) fn probed(view: &mut PageRenderer, launcher: &ProbedLauncher) {
+pub(in crate::output::human) fn probed(view: &mut PageRenderer, launcher: &ProbedLauncher) {
     let known = if launcher.available { "available" } else { "missing" };
     view.page.word(Style::Strong, &launcher.name).plain("  ");
     view.state(launcher.state.as_deref().unwrap_or(known));
@@ -238,7 +238,7 @@ pub(super) fn probed(view: &mut PageRenderer, launcher: &ProbedLauncher) {
     handshake(view, launcher.handshake.as_ref());
 }
 
-pub(super) fn role(view: &mut PageRenderer, role: &RoleView) {
+pub(in crate::output::human) fn role(view: &mut PageRenderer, role: &RoleView) {
     view.page.word(Style::Strong, &role.name).end();
     view.facts(&[
         ("launcher", Style::Plain, optional(role.preferred_launcher.as_ref())),

@@ -10,12 +10,12 @@ use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 use super::content::{Detail, details};
 use super::questions::{AskedForm, elicitation, fields};
 use super::turns::{AskedApproval, ShownOption, approval};
-use super::view::{PageRenderer, called, optional};
+use crate::output::human::view::{PageRenderer, called, optional};
 use crate::output::rule::{describe_rule, path_of};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn listed(view: &mut PageRenderer, items: &[InboxItem]) {
+pub(in crate::output::human) fn listed(view: &mut PageRenderer, items: &[InboxItem]) {
     if items.is_empty() {
         view.page.word(Style::Plain, "Nothing is asked.").end();
         return;
@@ -42,14 +42,14 @@ fn who(item: &InboxItem) -> String {
 /// One of several requests, with the worker that asked if they are of several workers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DecidedRequest {
+pub(in crate::output::human) struct DecidedRequest {
     #[serde(flatten)]
     request: DecidedOne,
     worker_id: Option<WorkerId>,
 }
 
 /// `approve` of several: what each request was answered with, or why it was not.
-pub(super) fn all_decided(view: &mut PageRenderer, items: &[DecidedRequest]) -> Option<()> {
+pub(in crate::output::human) fn all_decided(view: &mut PageRenderer, items: &[DecidedRequest]) -> Option<()> {
     if items.is_empty() {
         return None;
     }
@@ -78,7 +78,7 @@ fn until(item: &InboxItem) -> String {
 }
 
 /// A question as it is asked in place: who asks, what, and the rule that asks. The answer is a key.
-pub(super) fn in_place(view: &mut PageRenderer, shown: &ApprovalShown, detail: Detail) {
+pub(in crate::output::human) fn in_place(view: &mut PageRenderer, shown: &ApprovalShown, detail: Detail) {
     let item = &shown.item;
     view.page.end().word(Style::Strong, &who(item)).plain("  ");
     view.page.sentence(Style::Attention, "? ", "  ", &shown.message).end();
@@ -95,7 +95,7 @@ pub(super) fn in_place(view: &mut PageRenderer, shown: &ApprovalShown, detail: D
 }
 
 /// Who answered a question, and how.
-pub(super) fn answered_by(view: &mut PageRenderer, shown: &ApprovalShown) {
+pub(in crate::output::human) fn answered_by(view: &mut PageRenderer, shown: &ApprovalShown) {
     let said = match &shown.decided_by {
         Some(Decider { by, decision, .. }) => format!("answered by {by}: {decision}"),
         None => format!("it is {}", shown.item.status),
@@ -103,7 +103,7 @@ pub(super) fn answered_by(view: &mut PageRenderer, shown: &ApprovalShown) {
     view.page.word(Style::Dim, &format!("{} {said}", shown.item.request_id)).end();
 }
 
-pub(super) fn question(view: &mut PageRenderer, shown: &ApprovalShown) {
+pub(in crate::output::human) fn question(view: &mut PageRenderer, shown: &ApprovalShown) {
     let item = &shown.item;
     let label = path_of(&item.path).unwrap_or_else(|| item.label.clone());
     view.page.word(Style::Strong, item.worker_id.as_str()).plain("  ");

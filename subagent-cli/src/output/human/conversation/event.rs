@@ -10,8 +10,8 @@ use super::content::{ToolReport, update};
 use super::questions::elicitation;
 use super::sentences::sentence;
 use super::turns::approval;
-use super::view::{optional, shown};
 use crate::failure::ErrorText;
+use crate::output::human::view::{optional, shown};
 use crate::output::page::TextPage;
 use crate::output::rule::path_of;
 use crate::output::style::{Style, state_word};
@@ -20,7 +20,7 @@ use crate::output::style::{Style, state_word};
 const MAX_LINES: usize = 12;
 
 /// Writes an event on lines of its own; the page is at the beginning of one, or behind the event's time.
-pub(super) fn write(page: &mut TextPage, worker: &str, event: &Value) {
+pub(in crate::output::human) fn write(page: &mut TextPage, worker: &str, event: &Value) {
     if outcome(page, event) {
         return;
     }
@@ -163,7 +163,7 @@ struct ErrorAdvice<'a> {
 }
 
 /// Writes how a turn ended; false if the event is no such end.
-pub(super) fn outcome(page: &mut TextPage, event: &Value) -> bool {
+pub(in crate::output::human) fn outcome(page: &mut TextPage, event: &Value) -> bool {
     let seen: SeenEvent<'_, TurnEndNews<'_>> = SeenEvent::of(event);
     let data = seen.data;
     match seen.kind {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use subagent_protocol::api::TrustedHooks;
 
-use super::view::{PageRenderer, optional};
+use crate::output::human::view::{PageRenderer, optional};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -12,7 +12,7 @@ const MAX_LINES: usize = 8;
 
 /// Data of `hook.trusted`, with the hooks of the file.
 #[derive(Debug, Deserialize)]
-pub(super) struct TrustedFile {
+pub(in crate::output::human) struct TrustedFile {
     #[serde(flatten)]
     trusted: TrustedHooks,
     hooks: Vec<ListedHook>,
@@ -26,7 +26,7 @@ struct ListedHook {
 }
 
 /// Shows the data of `hook trust FILE`.
-pub(super) fn trusted(view: &mut PageRenderer, file: &TrustedFile) {
+pub(in crate::output::human) fn trusted(view: &mut PageRenderer, file: &TrustedFile) {
     let TrustedFile { trusted, hooks } = file;
     view.page.word(Style::Strong, &trusted.file.to_string_lossy()).plain("  ");
     view.page.word(Style::Good, "trusted").end();
@@ -44,7 +44,7 @@ pub(super) fn trusted(view: &mut PageRenderer, file: &TrustedFile) {
 
 /// Data of `hook.tested`, as far as it is shown.
 #[derive(Debug, Deserialize)]
-pub(super) struct TestedHooks {
+pub(in crate::output::human) struct TestedHooks {
     event: String,
     decision: Option<String>,
     items: Vec<TestedHook>,
@@ -63,7 +63,7 @@ struct TestedHook {
 }
 
 /// `hook test`: what each hook said, and the decision of all.
-pub(super) fn tested(view: &mut PageRenderer, tested: &TestedHooks) {
+pub(in crate::output::human) fn tested(view: &mut PageRenderer, tested: &TestedHooks) {
     if tested.items.is_empty() {
         view.page.plain("No hook matches ").word(Style::Strong, &tested.event).plain(".").end();
         return;

@@ -15,9 +15,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::content::{Detail, ToolReport, details};
 use super::event::{outcome, write as write_event};
-use super::usual::text;
-use super::view::{Named, PageRenderer, called, optional};
 use crate::failure::ErrorText;
+use crate::output::human::usual::text;
+use crate::output::human::view::{Named, PageRenderer, called, optional};
 use crate::output::page::TextPage;
 use crate::output::style::Style;
 
@@ -25,7 +25,7 @@ use crate::output::style::Style;
 const FORCED: &str =
     "The agent did not obey the cancel and was ended by force. The next message starts it again.";
 
-pub(super) fn accepted(view: &mut PageRenderer, accepted: &Named<TurnAccepted>) {
+pub(in crate::output::human) fn accepted(view: &mut PageRenderer, accepted: &Named<TurnAccepted>) {
     let turn = &accepted.of;
     let worker = called(&accepted.name, turn.worker_id.as_str());
     heading(view, worker, turn.state, turn.turn_id.as_str());
@@ -58,7 +58,7 @@ fn heading(view: &mut PageRenderer, worker: &str, state: WorkerState, turn: &str
 /// form in which every event is shown.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TurnWaited {
+pub(in crate::output::human) struct TurnWaited {
     worker_id: WorkerId,
     #[serde(default)]
     name: String,
@@ -69,7 +69,7 @@ pub(super) struct TurnWaited {
     matched_event: Value,
 }
 
-pub(super) fn waited(view: &mut PageRenderer, waited: &TurnWaited) {
+pub(in crate::output::human) fn waited(view: &mut PageRenderer, waited: &TurnWaited) {
     let (worker, event) = (waited.worker_id.as_str(), &waited.matched_event);
     starts(view, waited.starts_agent);
     if let Some(text) = waited.assistant_text.as_deref().filter(|text| !text.trim().is_empty()) {
@@ -89,7 +89,7 @@ pub(super) fn waited(view: &mut PageRenderer, waited: &TurnWaited) {
     view.page.word(Style::Dim, &format!("worker {name} is {state}")).end();
 }
 
-pub(super) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
+pub(in crate::output::human) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
     let seen: SeenEvent<'_, NoData> = SeenEvent::of(event);
     if seen.worker_id.is_empty() {
         return None;
@@ -100,14 +100,14 @@ pub(super) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn decided(view: &mut PageRenderer, decided: &Named<ApprovalDecided>) {
+pub(in crate::output::human) fn decided(view: &mut PageRenderer, decided: &Named<ApprovalDecided>) {
     let worker = called(&decided.name, decided.of.worker_id.as_str());
     let decided = &decided.of;
     answered(view, worker, (&decided.request_id, &decided.option_id), (decided.state, &decided.delivery));
 }
 
 /// A question that was answered, and how to go on.
-pub(super) fn answered(
+pub(in crate::output::human) fn answered(
     view: &mut PageRenderer,
     worker: &str,
     (request, answer): (&RequestId, &str),
@@ -126,7 +126,7 @@ pub(super) fn answered(
     }
 }
 
-pub(super) fn canceled(view: &mut PageRenderer, canceled: &Named<TurnCanceled>) {
+pub(in crate::output::human) fn canceled(view: &mut PageRenderer, canceled: &Named<TurnCanceled>) {
     let turn = &canceled.of;
     let worker = called(&canceled.name, turn.worker_id.as_str());
     heading(view, worker, turn.state, turn.turn_id.as_ref().map_or("", |turn| turn.as_str()));
@@ -140,7 +140,7 @@ pub(super) fn canceled(view: &mut PageRenderer, canceled: &Named<TurnCanceled>) 
 }
 
 /// `turn show`: the whole message, and what it came to.
-pub(super) fn shown(view: &mut PageRenderer, shown: &TurnShown) {
+pub(in crate::output::human) fn shown(view: &mut PageRenderer, shown: &TurnShown) {
     let (turn, result) = (&shown.turn, shown.result.as_ref());
     view.page.word(Style::Strong, turn.turn_id.as_str()).plain("  ");
     view.state(turn.status.as_str());
@@ -166,21 +166,25 @@ pub(super) fn shown(view: &mut PageRenderer, shown: &TurnShown) {
 /// A permission request, as far as it is shown besides its tool call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct AskedApproval<'a> {
-    pub(super) request_id: Option<&'a str>,
-    pub(super) message: Option<&'a str>,
-    pub(super) options: Vec<ShownOption<'a>>,
+pub(in crate::output::human) struct AskedApproval<'a> {
+    pub(in crate::output::human) request_id: Option<&'a str>,
+    pub(in crate::output::human) message: Option<&'a str>,
+    pub(in crate::output::human) options: Vec<ShownOption<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ShownOption<'a> {
-    pub(super) id: &'a str,
-    pub(super) label: Option<&'a str>,
+pub(in crate::output::human) struct ShownOption<'a> {
+    pub(in crate::output::human) id: &'a str,
+    pub(in crate::output::human) label: Option<&'a str>,
 }
 
 /// A permission request, and for each option what to type for it.
-pub(super) fn approval(page: &mut TextPage, asked: &AskedApproval<'_>, call: &ToolReport<'_>) {
+pub(in crate::output::human) fn approval(
+    page: &mut TextPage,
+    asked: &AskedApproval<'_>,
+    call: &ToolReport<'_>,
+) {
     let request = asked.request_id.unwrap_or_default();
     question(page, "", asked.message.unwrap_or_default(), request);
     details(page, call, Detail::Short);
@@ -204,7 +208,7 @@ pub(super) fn approval(page: &mut TextPage, asked: &AskedApproval<'_>, call: &To
 }
 
 /// What is asked, whole, and behind it the id of the request or what to do about it.
-pub(super) fn question(page: &mut TextPage, indent: &str, message: &str, request: &str) {
+pub(in crate::output::human) fn question(page: &mut TextPage, indent: &str, message: &str, request: &str) {
     let (first, further) = (format!("{indent}? "), format!("{indent}  "));
     page.sentence(Style::Attention, &first, &further, &one_line(message));
     page.tail(Style::Dim, &format!("{indent}    "), request).end();

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use subagent_protocol::time::Timestamp;
 
-use super::view::{PageRenderer, optional};
+use crate::output::human::view::{PageRenderer, optional};
 use crate::output::style::Style;
 
 const GROUPS: [&str; 8] =
@@ -12,7 +12,7 @@ const GROUPS: [&str; 8] =
 /// The data of `doctor.report`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DoctorReport {
+pub(in crate::output::human) struct DoctorReport {
     findings: Vec<ListedFinding>,
     counts: FindingCounts,
     state_dir: Option<String>,
@@ -35,7 +35,7 @@ struct FindingCounts {
     fixed: u64,
 }
 
-pub(super) fn report(view: &mut PageRenderer, report: &DoctorReport) {
+pub(in crate::output::human) fn report(view: &mut PageRenderer, report: &DoctorReport) {
     let findings = &report.findings;
     wrong(view, findings);
     for group in GROUPS {
@@ -72,7 +72,7 @@ fn wrong(view: &mut PageRenderer, findings: &[ListedFinding]) {
 /// The daemon, and what is wrong.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DaemonSummary {
+pub(in crate::output::human) struct DaemonSummary {
     findings: Vec<ListedFinding>,
     #[serde(default)]
     running: bool,
@@ -83,7 +83,7 @@ pub(super) struct DaemonSummary {
 }
 
 /// The daemon in a few lines, and what is wrong.
-pub(super) fn status(view: &mut PageRenderer, status: &DaemonSummary) {
+pub(in crate::output::human) fn status(view: &mut PageRenderer, status: &DaemonSummary) {
     let said = if status.running { (Style::Good, "running") } else { (Style::Dim, "not running") };
     view.page.plain("daemon  ").word(said.0, said.1);
     if status.running {

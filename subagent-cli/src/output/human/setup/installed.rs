@@ -3,15 +3,15 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::of;
-use super::usual::text;
-use super::view::PageRenderer;
+use crate::output::human::of;
+use crate::output::human::usual::text;
+use crate::output::human::view::PageRenderer;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// What `init` has found and done.
 #[derive(Debug, Deserialize)]
-pub(super) struct FirstSteps {
+pub(in crate::output::human) struct FirstSteps {
     agents: Vec<FoundAgent>,
     steps: Vec<TakenStep>,
     changed: bool,
@@ -36,7 +36,7 @@ struct TakenStep {
 }
 
 /// Shows the data of `init`: the agents, and each step.
-pub(super) fn initialized(view: &mut PageRenderer, done: &FirstSteps) {
+pub(in crate::output::human) fn initialized(view: &mut PageRenderer, done: &FirstSteps) {
     let FirstSteps { agents, steps, changed } = done;
     let mut table = Table::new(&["AGENT", "STATE", "LOGIN"]);
     for agent in agents {
@@ -92,7 +92,7 @@ struct SystemdChange {
 }
 
 /// Shows the data of `daemon install` and `daemon uninstall`.
-pub(super) fn unit(view: &mut PageRenderer, data: &Value) -> Option<()> {
+pub(in crate::output::human) fn unit(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let change: SystemdChange = of(data)?;
     view.page.word(Style::Strong, &change.unit).end();
     let fact = |key: &str| text(&data[key]);

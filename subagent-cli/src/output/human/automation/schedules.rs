@@ -5,12 +5,12 @@ use std::path::Path;
 use subagent_protocol::api::{Attendant, FiringView, ScheduleRemoved, ScheduleView, ScheduledWork};
 use subagent_protocol::schedule::{SchedulePause, When};
 
-use super::view::{PageRenderer, failed, optional};
+use crate::output::human::view::{PageRenderer, failed, optional};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// Shows the data of `schedule list`.
-pub(super) fn listed(view: &mut PageRenderer, schedules: &[ScheduleView]) -> Option<()> {
+pub(in crate::output::human) fn listed(view: &mut PageRenderer, schedules: &[ScheduleView]) -> Option<()> {
     if schedules.is_empty() {
         return None;
     }
@@ -47,13 +47,13 @@ pub(super) fn listed(view: &mut PageRenderer, schedules: &[ScheduleView]) -> Opt
 }
 
 /// Writes the name and the state.
-pub(super) fn heading(view: &mut PageRenderer, name: &str, paused: Option<SchedulePause>) {
+pub(in crate::output::human) fn heading(view: &mut PageRenderer, name: &str, paused: Option<SchedulePause>) {
     let (style, state) = state(paused);
     view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
 }
 
 /// `schedule show`, and what a change has made of it.
-pub(super) fn shown(view: &mut PageRenderer, schedule: &ScheduleView) {
+pub(in crate::output::human) fn shown(view: &mut PageRenderer, schedule: &ScheduleView) {
     heading(view, &schedule.name, schedule.paused);
     let (by, who) = attendant(schedule.attendant);
     view.facts(&[
@@ -74,7 +74,7 @@ pub(super) fn shown(view: &mut PageRenderer, schedule: &ScheduleView) {
 }
 
 /// `schedule log` and `trigger log`.
-pub(super) fn logged(view: &mut PageRenderer, firings: &[FiringView]) -> Option<()> {
+pub(in crate::output::human) fn logged(view: &mut PageRenderer, firings: &[FiringView]) -> Option<()> {
     if firings.is_empty() {
         return None;
     }
@@ -97,11 +97,11 @@ pub(super) fn logged(view: &mut PageRenderer, firings: &[FiringView]) -> Option<
 }
 
 /// `schedule rm` and `trigger rm`.
-pub(super) fn removed(view: &mut PageRenderer, removed: &ScheduleRemoved) {
+pub(in crate::output::human) fn removed(view: &mut PageRenderer, removed: &ScheduleRemoved) {
     view.page.word(Style::Strong, &removed.name).plain("  removed").end();
 }
 
-pub(super) fn state(paused: Option<SchedulePause>) -> (Style, String) {
+pub(in crate::output::human) fn state(paused: Option<SchedulePause>) -> (Style, String) {
     match paused {
         Some(reason) => (Style::Attention, format!("paused ({})", reason.as_str().replace('_', " "))),
         None => (Style::Good, "active".to_owned()),
@@ -122,12 +122,12 @@ pub(super) fn status_style(firing: Option<&FiringView>) -> Style {
 }
 
 /// The status of the newest firing with its time.
-pub(super) fn last(view: &PageRenderer, firing: Option<&FiringView>) -> String {
+pub(in crate::output::human) fn last(view: &PageRenderer, firing: Option<&FiringView>) -> String {
     optional(firing.map(|firing| format!("{}  {}", status(firing), view.ago(firing.at))))
 }
 
 /// Failures in a row, and how many pause it.
-pub(super) fn failures(failures: u32, max: u32) -> String {
+pub(in crate::output::human) fn failures(failures: u32, max: u32) -> String {
     match max {
         0 => format!("{failures} (no limit)"),
         max => format!("{failures} of {max}"),

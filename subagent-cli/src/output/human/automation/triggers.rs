@@ -5,13 +5,13 @@ use subagent_protocol::api::TriggerView;
 use subagent_protocol::trigger::TriggerSource;
 
 use super::schedules::{attendant, declared_in, failures, heading, last, state, status_style, work};
-use super::view::{PageRenderer, failed};
-use super::worktrees::path;
+use crate::output::human::view::{PageRenderer, failed};
+use crate::output::human::worktrees::path;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// Shows the data of `trigger list`.
-pub(super) fn listed(view: &mut PageRenderer, triggers: &[TriggerView]) -> Option<()> {
+pub(in crate::output::human) fn listed(view: &mut PageRenderer, triggers: &[TriggerView]) -> Option<()> {
     if triggers.is_empty() {
         return None;
     }
@@ -37,7 +37,7 @@ pub(super) fn listed(view: &mut PageRenderer, triggers: &[TriggerView]) -> Optio
 /// A trigger, with the token and the path that `trigger add` made for a webhook.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ShownTrigger {
+pub(in crate::output::human) struct ShownTrigger {
     #[serde(flatten)]
     trigger: TriggerView,
     token: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct ShownTrigger {
 }
 
 /// `trigger show`, and what a change has made of it.
-pub(super) fn shown(view: &mut PageRenderer, shown: &ShownTrigger) {
+pub(in crate::output::human) fn shown(view: &mut PageRenderer, shown: &ShownTrigger) {
     let ShownTrigger { trigger, token, webhook_path } = shown;
     heading(view, &trigger.name, trigger.paused);
     let (by, who) = attendant(trigger.attendant);

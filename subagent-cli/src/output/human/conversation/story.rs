@@ -16,7 +16,7 @@ use crate::output::style::Style;
 const MAX_OUTPUT_LINES: usize = 12;
 
 /// Writes an item on lines of its own.
-pub(super) fn item(page: &mut TextPage, item: &StoryItem) {
+pub(in crate::output::human) fn item(page: &mut TextPage, item: &StoryItem) {
     let data = Value::Object(item.data.clone());
     match item.kind {
         StoryKind::User => _ = page.prose(Style::Strong, "> ", "> ", &item.text, usize::MAX),

@@ -5,15 +5,15 @@ use serde_json::Value;
 use subagent_protocol::event::{NoData, SeenEvent};
 use subagent_protocol::lenient::{self, Lenient};
 
-use super::usual::text;
-use super::view::{optional, shown};
-use super::worktrees::{landed_nothing, lines};
 use crate::failure::ErrorText;
+use crate::output::human::usual::text;
+use crate::output::human::view::{optional, shown};
+use crate::output::human::worktrees::{landed_nothing, lines};
 use crate::output::rule::describe_rule;
 use crate::output::style::Style;
 
 /// Returns the sentence of an event; `None` for a type that is unknown here. `worker` is typed in commands.
-pub(super) fn sentence(worker: &str, event: &Value) -> Option<(Style, String)> {
+pub(in crate::output::human) fn sentence(worker: &str, event: &Value) -> Option<(Style, String)> {
     let SeenEvent { kind, .. } = SeenEvent::<NoData>::of(event);
     let (group, _) = kind.split_once('.')?;
     match group {
@@ -381,7 +381,7 @@ mod tests {
     use subagent_protocol::event::EventType;
 
     use super::*;
-    use crate::output::human::event::write;
+    use crate::output::human::conversation::event::write;
     use crate::output::page::TextPage;
 
     #[test]

@@ -11,8 +11,8 @@ use subagent_protocol::event::SeenEvent;
 use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::tool_content::{PlanReport, ToolContent};
 
-use super::view::shown;
 use crate::failure::ErrorText;
+use crate::output::human::view::shown;
 use crate::output::page::TextPage;
 use crate::output::style::{Style, state_word};
 
@@ -47,10 +47,10 @@ const DIFF_TIME: Duration = Duration::from_millis(200);
 /// A report of an agent besides its text, as far as every kind of report is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct AgentUpdate<'a> {
-    pub(super) kind: Lenient<&'a str>,
+pub(in crate::output::human) struct AgentUpdate<'a> {
+    pub(in crate::output::human) kind: Lenient<&'a str>,
     #[serde(borrow)]
-    pub(super) text: Lenient<&'a str>,
+    pub(in crate::output::human) text: Lenient<&'a str>,
     method: Lenient<&'a str>,
     used: Value,
     size: Value,
@@ -61,7 +61,7 @@ pub(super) struct AgentUpdate<'a> {
 }
 
 /// Writes a `progress.update` on lines of its own.
-pub(super) fn update(page: &mut TextPage, event: &Value) {
+pub(in crate::output::human) fn update(page: &mut TextPage, event: &Value) {
     let said = SeenEvent::<AgentUpdate<'_>>::of(event).data;
     let word = |word: Lenient<&'_ str>| word.0.unwrap_or_default().to_owned();
     match said.kind.0.unwrap_or_default() {
@@ -130,7 +130,7 @@ fn asked_of_us(page: &mut TextPage, asked: &RequestToClient<'_>) {
 /// A tool call, as far as an agent reports it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ToolReport<'a> {
+pub(in crate::output::human) struct ToolReport<'a> {
     tool_call_id: Lenient<&'a str>,
     #[serde(borrow)]
     title: Lenient<&'a str>,
@@ -150,26 +150,31 @@ struct ToolInput {
 }
 
 impl<'a> ToolReport<'a> {
-    pub(super) fn title(&self) -> &'a str {
+    pub(in crate::output::human) fn title(&self) -> &'a str {
         self.title.0.unwrap_or_default()
     }
 
-    pub(super) fn id(&self) -> &'a str {
+    pub(in crate::output::human) fn id(&self) -> &'a str {
         self.tool_call_id.0.unwrap_or_default()
     }
 
-    pub(super) fn status(&self) -> Option<&'a str> {
+    pub(in crate::output::human) fn status(&self) -> Option<&'a str> {
         self.status.0
     }
 
     /// Returns what the command of the call has printed.
-    pub(super) fn output(&self) -> &'a str {
+    pub(in crate::output::human) fn output(&self) -> &'a str {
         self.terminal_output.0.unwrap_or_default()
     }
 }
 
 /// The line of a tool call: what it is, and how far.
-pub(super) fn tool(page: &mut TextPage, call: &ToolReport<'_>, kind: Option<&str>, title: &str) {
+pub(in crate::output::human) fn tool(
+    page: &mut TextPage,
+    call: &ToolReport<'_>,
+    kind: Option<&str>,
+    title: &str,
+) {
     let kind = kind.unwrap_or_default();
     page.word(Style::Active, "*").plain(" ");
     if !kind.is_empty() && kind != "other" {
@@ -185,7 +190,7 @@ pub(super) fn tool(page: &mut TextPage, call: &ToolReport<'_>, kind: Option<&str
 }
 
 /// What a tool call runs, where, and what came of it.
-pub(super) fn details(page: &mut TextPage, call: &ToolReport<'_>, detail: Detail) {
+pub(in crate::output::human) fn details(page: &mut TextPage, call: &ToolReport<'_>, detail: Detail) {
     if let Some(command) = command(call) {
         page.hanging(Style::Plain, "  $ ", "    ", &command, detail.text_lines());
     }
@@ -247,7 +252,7 @@ fn diff(page: &mut TextPage, content: &ToolContent<'_>, detail: Detail) {
 }
 
 /// The entries of a plan.
-pub(super) fn plan(page: &mut TextPage, plan: &PlanReport<'_>) {
+pub(in crate::output::human) fn plan(page: &mut TextPage, plan: &PlanReport<'_>) {
     page.word(Style::Dim, "plan").end();
     for entry in &plan.entries {
         let status = entry.status.0.unwrap_or_default();

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::of;
-use super::usual::text;
-use super::view::{PageRenderer, optional};
+use crate::output::human::of;
+use crate::output::human::usual::text;
+use crate::output::human::view::{PageRenderer, optional};
 use crate::output::style::Style;
 
 /// A prompt with more lines is cut.
@@ -36,7 +36,7 @@ struct DefinitionFault {
 }
 
 /// Shows the data of `agent show`.
-pub(super) fn agent(view: &mut PageRenderer, data: &Value) -> Option<()> {
+pub(in crate::output::human) fn agent(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let definition: CheckedDefinition = of(data)?;
     view.page.word(Style::Strong, &definition.name).end();
     let facts = [
@@ -78,7 +78,7 @@ fn value(value: &Value) -> String {
 
 /// What `agent validate` found.
 #[derive(Debug, Deserialize)]
-pub(super) struct CheckedDefinitions {
+pub(in crate::output::human) struct CheckedDefinitions {
     valid: bool,
     count: u64,
     errors: u64,
@@ -87,7 +87,7 @@ pub(super) struct CheckedDefinitions {
 }
 
 /// Shows the data of `agent validate`.
-pub(super) fn agents(view: &mut PageRenderer, checked: &CheckedDefinitions) {
+pub(in crate::output::human) fn agents(view: &mut PageRenderer, checked: &CheckedDefinitions) {
     let CheckedDefinitions { valid, count, errors, notes, problems: found } = checked;
     problems(view, found);
     let (style, said) = if *valid { (Style::Good, "valid") } else { (Style::Bad, "not valid") };
@@ -117,7 +117,7 @@ fn problem_line(view: &mut PageRenderer, (style, kind): (Style, &str), place: &s
 
 /// What `config check` found.
 #[derive(Debug, Deserialize)]
-pub(super) struct CheckedConfig {
+pub(in crate::output::human) struct CheckedConfig {
     problems: Vec<ConfigFault>,
     warnings: Vec<ConfigFault>,
     files: Vec<CheckedFile>,
@@ -137,7 +137,7 @@ struct CheckedFile {
 }
 
 /// Shows the data of `config check`.
-pub(super) fn config(view: &mut PageRenderer, checked: &CheckedConfig) {
+pub(in crate::output::human) fn config(view: &mut PageRenderer, checked: &CheckedConfig) {
     let CheckedConfig { problems, warnings, files } = checked;
     for (found, kind, style) in [(problems, "problem", Style::Bad), (warnings, "warning", Style::Attention)] {
         for ConfigFault { file, line, message } in found {
@@ -159,7 +159,7 @@ pub(super) fn config(view: &mut PageRenderer, checked: &CheckedConfig) {
 
 /// What `policy test` found.
 #[derive(Debug, Deserialize)]
-pub(super) struct TestedPolicy {
+pub(in crate::output::human) struct TestedPolicy {
     action: String,
     judged: Vec<JudgedCall>,
     #[serde(default)]
@@ -187,7 +187,7 @@ struct DecisiveRule {
 }
 
 /// Shows the data of `policy test`.
-pub(super) fn policy(view: &mut PageRenderer, tested: &TestedPolicy) {
+pub(in crate::output::human) fn policy(view: &mut PageRenderer, tested: &TestedPolicy) {
     view.page.word(of_action(&tested.action), &tested.action).end();
     for JudgedCall { action, kind, subject, by, note } in &tested.judged {
         let subject = subject.as_deref().unwrap_or("(unknown)");

@@ -7,7 +7,7 @@ use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::state::QuestionKind;
 
 use super::turns::{self, pasted, question};
-use super::view::{Named, PageRenderer, called, shown};
+use crate::output::human::view::{Named, PageRenderer, called, shown};
 use crate::output::page::TextPage;
 use crate::output::rule::path_of;
 use crate::output::style::Style;
@@ -19,9 +19,9 @@ const MAX_VALUES: usize = 20;
 /// An elicitation, as far as it is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct AskedForm<'a> {
-    pub(super) request_id: Option<&'a str>,
-    pub(super) message: Option<&'a str>,
+pub(in crate::output::human) struct AskedForm<'a> {
+    pub(in crate::output::human) request_id: Option<&'a str>,
+    pub(in crate::output::human) message: Option<&'a str>,
     #[serde(borrow)]
     mode: Lenient<&'a str>,
     url: Lenient<&'a str>,
@@ -92,7 +92,7 @@ impl<'a> FormFieldView<'a> {
 }
 
 /// An elicitation: what it asks for, field by field, and what to type.
-pub(super) fn elicitation(page: &mut TextPage, asked: &AskedForm<'_>) {
+pub(in crate::output::human) fn elicitation(page: &mut TextPage, asked: &AskedForm<'_>) {
     let request = asked.request_id.unwrap_or_default();
     question(page, "", asked.message.unwrap_or_default(), request);
     fields(page, asked);
@@ -112,7 +112,7 @@ pub(super) fn elicitation(page: &mut TextPage, asked: &AskedForm<'_>) {
 }
 
 /// The fields of a form with their types, or the link.
-pub(super) fn fields(page: &mut TextPage, asked: &AskedForm<'_>) {
+pub(in crate::output::human) fn fields(page: &mut TextPage, asked: &AskedForm<'_>) {
     for (name, field) in asked.schema.properties.iter().take(MAX_FIELDS) {
         let field: FormFieldView<'_> = lenient::read(field);
         page.plain("    ").word(Style::Strong, name).plain("  ");
@@ -146,7 +146,7 @@ fn kind_of(field: &FormFieldView<'_>) -> String {
     field.choices(&field.one_of).map_or_else(|| kind.to_owned(), list)
 }
 
-pub(super) fn answered(view: &mut PageRenderer, answered: &Named<ElicitationAnswered>) {
+pub(in crate::output::human) fn answered(view: &mut PageRenderer, answered: &Named<ElicitationAnswered>) {
     let worker = called(&answered.name, answered.of.worker_id.as_str());
     let answer = &answered.of;
     let answered = (&answer.request_id, answer.action.as_str());
@@ -154,7 +154,7 @@ pub(super) fn answered(view: &mut PageRenderer, answered: &Named<ElicitationAnsw
 }
 
 /// What `worker show` has of open questions and of sessions below the worker's.
-pub(super) fn open(view: &mut PageRenderer, worker: &WorkerView) {
+pub(in crate::output::human) fn open(view: &mut PageRenderer, worker: &WorkerView) {
     for asked in &worker.questions {
         view.page.sentence(Style::Attention, "  ? ", "    ", &asked.message).end();
         view.page.plain("    ").word(Style::Plain, &answer(asked)).end();
@@ -189,7 +189,7 @@ pub fn answer(question: &OpenQuestion) -> String {
 }
 
 /// The command for questions of a kind.
-pub(super) const fn answering(kind: QuestionKind) -> &'static str {
+pub(in crate::output::human) const fn answering(kind: QuestionKind) -> &'static str {
     match kind {
         QuestionKind::Permission => "approve",
         QuestionKind::Elicitation => "answer",
