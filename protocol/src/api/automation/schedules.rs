@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::controllers::ControllerChoice;
-use super::tasks::RunTask;
+use crate::api::controllers::ControllerChoice;
+use crate::api::tasks::RunTask;
 use crate::error::Error;
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::schedule::{FiringStatus, MAX_FAILURES, Missed, Overlap, SchedulePause, When};
@@ -48,7 +48,7 @@ const fn once() -> Missed {
     Missed::Once
 }
 
-pub(super) const fn queue() -> Overlap {
+pub(in crate::api) const fn queue() -> Overlap {
     Overlap::Queue
 }
 

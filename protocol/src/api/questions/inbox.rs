@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ApprovalDecided;
 use crate::Error;
+use crate::api::ApprovalDecided;
 use crate::event::ApprovalOption;
 use crate::ids::{ControllerId, InstanceId, RequestId, RuleId, TurnId, WorkerId};
 use crate::policy::PolicyRule;

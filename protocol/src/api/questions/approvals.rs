@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{OwnerRule, RuleScope};
+use crate::api::{OwnerRule, RuleScope};
 use crate::event::ApprovalOption;
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
 use crate::secret::Secret;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::tasks::TaskStatus;
+use crate::api::tasks::TaskStatus;
 use crate::ids::WorkerId;
 use crate::time::Timestamp;
 

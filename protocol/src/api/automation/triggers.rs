@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::controllers::ControllerChoice;
 use super::schedules::{Attendant, DeclarationProblem, FiringView, ScheduledWork, max_failures, queue};
+use crate::api::controllers::ControllerChoice;
 use crate::error::Error;
 use crate::ids::ControllerId;
 use crate::schedule::{Overlap, SchedulePause};
