@@ -19,8 +19,8 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::bridge::{BridgeResult, DaemonAddress, FarConnection};
-use crate::far_error;
+use crate::daemons::bridge::{BridgeResult, DaemonAddress, FarConnection};
+use crate::daemons::far_error;
 
 /// How long a daemon may take for an answer. A stop may take 25 s.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);

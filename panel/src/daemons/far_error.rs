@@ -6,7 +6,7 @@ use subagent_protocol::clean::clean;
 use subagent_protocol::lenient::{self, Lenient};
 use subagent_protocol::{Code, Error};
 
-use crate::bridge::PanelWorkspace;
+use crate::daemons::bridge::PanelWorkspace;
 
 /// Codes that mean the panel itself, its session or its limits.
 const OWN_CODES: &[&str] = &[
@@ -82,7 +82,7 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::errors::code_of;
+    use crate::daemons::errors::code_of;
 
     #[test]
     fn a_host_cannot_sign_the_page_out() {

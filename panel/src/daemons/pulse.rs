@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::bridge::{DaemonAddress, FarDaemon};
-use crate::daemon::{DaemonRequest, KeptConnection};
+use crate::daemons::bridge::{DaemonAddress, FarDaemon};
+use crate::daemons::daemon::{DaemonRequest, KeptConnection};
 
 /// Silence after which a host is asked.
 const BEAT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 10_000 });
@@ -103,8 +103,8 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::bridge::{BridgeFuture, FarConnection};
-    use crate::errors::code_of;
+    use crate::daemons::bridge::{BridgeFuture, FarConnection};
+    use crate::daemons::errors::code_of;
 
     /// Answers this many requests over its only connections, and then hangs.
     #[derive(Debug)]

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-use crate::window::Window;
+use crate::access::window::Window;
 
 /// Tries within a minute, of all clients together, that may fail.
 const MAX_FAILURES: usize = 10;

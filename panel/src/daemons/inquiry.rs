@@ -7,10 +7,10 @@ use subagent_model::Workers;
 use subagent_protocol::api::ApprovalShown;
 use tokio::task::JoinSet;
 
-use crate::bridge::DaemonAddress;
-use crate::daemon::DaemonRequest;
-use crate::errors::is_not_found;
-use crate::pulse::{PATIENCE, within};
+use crate::daemons::bridge::DaemonAddress;
+use crate::daemons::daemon::DaemonRequest;
+use crate::daemons::errors::is_not_found;
+use crate::daemons::pulse::{PATIENCE, within};
 use crate::rows::{OpenQuestions, question};
 
 /// Maximum number of questions that are fetched at a time: each is a login at a host.
