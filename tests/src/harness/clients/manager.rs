@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::output::Output;
-use super::sandbox::TestSandbox;
+use crate::harness::output::Output;
+use crate::harness::sandbox::TestSandbox;
 
 /// Time limit of one turn, in which several processes may be killed.
 const DEADLINE: Duration = Duration::from_secs(120);

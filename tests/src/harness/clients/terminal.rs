@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 
-use super::command::{Command, Said};
-use super::wait::poll;
+use crate::harness::command::{Command, Said};
+use crate::harness::wait::poll;
 
 /// Time limit for text on a screen.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! A person who types commands at a prompt, with a count of characters.
 
-use super::{Output, TestSandbox};
+use crate::harness::{Output, TestSandbox};
 
 /// Maximum number of characters for a first result after the installation.
 const MAX_TYPED: usize = 200;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Running, TestSandbox, say};
+use crate::harness::{Running, TestSandbox, say};
 
 /// Programs that are Chromium.
 const CHROMIUM: [&str; 4] =

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::output::Output;
-use super::sandbox::TestSandbox;
+use crate::harness::output::Output;
+use crate::harness::sandbox::TestSandbox;
 
 /// Time limit for one operation, including all failures.
 const DEADLINE: Duration = Duration::from_secs(120);
