@@ -1,6 +1,6 @@
 //! Policy as tests: layers, sizes, dependencies, and forbidden content of files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,13 @@ const MAX_LINES: usize = 600;
 /// Longer files, with their reasons.
 const LONG_FILES: &[(&str, &str)] =
     &[("tests/tests/e2e/demo_agent.rs", "one test for each directive and flag of the scripted agent")];
+
+/// Maximum number of files directly in a folder below a `src`.
+const MAX_FILES: usize = 20;
+/// The folder that has a file for each command.
+const COMMANDS: &str = "subagent-cli/src/commands";
+/// Folders with more files, and their numbers. Only lower them.
+const FULL_FOLDERS: &[(&str, usize)] = &[("worker-runtime/src/worktree", 23)];
 
 /// The only function of each suite that polls a condition, with a limit.
 const POLLS: &[&str] =
@@ -213,6 +220,22 @@ fn files_are_small() {
             "{name} has only {lines} lines: it needs no reason any more"
         );
     }
+}
+
+#[test]
+fn folders_hold_few_files() {
+    let sources = files(&[".rs"]);
+    let folders = sources.iter().filter_map(|(name, _)| Some(name.rsplit_once('/')?.0));
+    let mut counts = BTreeMap::new();
+    for folder in folders.filter(|folder| format!("{folder}/").contains("/src/") && *folder != COMMANDS) {
+        *counts.entry(folder).or_insert(0) += 1;
+    }
+    counts.retain(|_, count| *count > MAX_FILES);
+    assert_eq!(
+        counts,
+        BTreeMap::from_iter(FULL_FOLDERS.iter().copied()),
+        "group the files of a fuller folder by topic; if one has fewer files now, lower its number"
+    );
 }
 
 #[test]
