@@ -132,7 +132,12 @@ fn happened(
         since: shown.ts,
         reason,
         detail: message.filter(|_| sink.detail == Detail::Full),
-        worker: Who { worker_id: worker.worker_id, label: worker.label, path: Vec::new(), cwd: worker.cwd },
+        worker: Who {
+            worker_id: worker.worker_id,
+            label: worker.agent.label,
+            path: Vec::new(),
+            cwd: worker.cwd,
+        },
     }))
 }
 

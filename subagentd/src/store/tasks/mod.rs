@@ -25,7 +25,8 @@ use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::rows::{self, RowId, WorkerRow};
+use super::WorkerRow;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{facts, workers};
 use below::TaskSelection;
@@ -473,7 +474,7 @@ pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<
 pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Result<String> {
     let sql = "SELECT name FROM tasks WHERE worker = ?1";
     let named: Option<String> = rows::optional(connection, sql, [worker.id.0], |row| row.get(0))?;
-    let label = || Some(worker.label.clone()).filter(|label| !label.is_empty());
+    let label = || Some(worker.agent.label.clone()).filter(|label| !label.is_empty());
     Ok(named.or_else(label).unwrap_or_else(|| worker.worker_id.to_string()))
 }
 

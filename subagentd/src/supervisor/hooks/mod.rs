@@ -228,7 +228,7 @@ pub(super) async fn prompt_to(
     Ok(Some(PromptSubmission {
         hooks,
         worker_id: row.worker_id.clone(),
-        session_id: row.session_id.clone(),
+        session_id: row.agent.session_id.clone(),
         cwd: PathBuf::from(&row.cwd),
         workspace: PathBuf::from(workspace),
         path: path.unwrap_or_default(),

@@ -172,7 +172,7 @@ fn worker_stopped(row: WorkerRow, worktree: Option<WorktreeEnd>) -> WorkerStoppe
         worker_id: row.worker_id,
         controller_id: row.controller_id,
         state: subagent_protocol::state::WorkerState::Stopped,
-        stopped_at: row.stopped_at.unwrap_or(row.updated_at),
-        updated_at: row.updated_at,
+        stopped_at: row.history.ended_at(),
+        updated_at: row.history.updated_at,
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn of(
         return Ok(None);
     }
     let mut input = HookInput::new(fires, worker.worker_id.clone(), worker.cwd.clone().into());
-    input.session_id.clone_from(&worker.session_id);
+    input.session_id.clone_from(&worker.agent.session_id);
     input.turn_id.clone_from(&event.turn_id);
     input.event_id = Some(EventId(event.seq));
     if let Some((task, _)) = &task {
