@@ -83,7 +83,7 @@ impl Snapshot {
             unresponsive: live.is_some_and(|live| live.unresponsive),
             unreachable: live.and_then(|live| live.reach.unreachable()),
             fenced: runtime.fenced.clone(),
-            pending: runtime.waits.as_ref().map(|wait| wait.pending.clone()),
+            pending: runtime.queue.pending().cloned(),
             runtime_version: live.and_then(|live| live.version.clone()),
             cursor: journal.cursor,
             misread: journal.misread,

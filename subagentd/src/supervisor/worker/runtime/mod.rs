@@ -9,6 +9,7 @@ pub(crate) mod hibernation;
 pub(crate) mod incarnation;
 pub(crate) mod live;
 pub(crate) mod place_ends;
+pub(crate) mod place_queue;
 pub(crate) mod placed;
 pub(crate) mod proof;
 pub(crate) mod reach;
