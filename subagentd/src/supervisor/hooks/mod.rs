@@ -222,7 +222,7 @@ pub(super) async fn prompt_to(
     let (id, worker_id) = (row.id, row.worker_id.clone());
     let read = shared.store.read(move |connection| {
         let task = hook_events::task(connection, id, &worker_id)?;
-        Ok((owner_rules::workspace_of(connection, id)?, task.map(|(task, _)| task.path)))
+        Ok((owner_rules::workspace_of(connection, id)?, task.map(|(task, _)| task.tree.path)))
     });
     let (workspace, path) = read.await?;
     Ok(Some(PromptSubmission {

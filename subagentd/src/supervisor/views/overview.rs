@@ -151,9 +151,9 @@ impl Beside {
             let task = TaskOfWorker {
                 status: row.status(),
                 name: row.name,
-                parent: row.parent_id,
-                root: row.root_id,
-                depth: row.depth,
+                parent: row.tree.parent_id,
+                root: row.tree.root_id,
+                depth: row.tree.depth,
             };
             beside.tasks.insert(row.task_id, task);
         }
