@@ -89,7 +89,7 @@ async fn stopped(
 ) -> Result<()> {
     let mut snapshots = handle.follow();
     let is_over = |snapshot: &Arc<Snapshot>| {
-        snapshot.worker.state == LifecycleState::Stopped || snapshot.fenced.is_some()
+        snapshot.worker.state == LifecycleState::Stopped || snapshot.place.fenced.is_some()
     };
     let begun = tokio::time::Instant::now();
     if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_over)).await.is_err() {
@@ -101,7 +101,7 @@ async fn stopped(
     }
     let over = snapshots.wait_for(is_over);
     match tokio::time::timeout_at(begun + spec::STOP_TIMEOUT, over).await {
-        Ok(Ok(snapshot)) => match &snapshot.fenced {
+        Ok(Ok(snapshot)) => match &snapshot.place.fenced {
             Some(error) if snapshot.worker.state != LifecycleState::Stopped => {
                 Err(error.clone().with("workerId", handle.worker_id.as_str()))
             }
@@ -119,7 +119,7 @@ async fn stopped(
                     .with("unreachable", serde_json::json!(unreachable))
                     .recommend("repair the connection; repeat the command to wait longer"));
             }
-            if let Some(pending) = handle.snapshot.borrow().pending.clone() {
+            if let Some(pending) = handle.snapshot.borrow().place.pending.clone() {
                 return Err(placed::is_queued(handle.worker_id.as_str(), &pending));
             }
             let guards = supervisor.shared.guards();

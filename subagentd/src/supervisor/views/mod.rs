@@ -99,11 +99,11 @@ impl Supervisor {
             last_error: last_error.map(|error| error.to_string()),
             unresponsive: snapshot.as_ref().is_some_and(|snapshot| snapshot.unresponsive),
             unreachable: snapshot.as_ref().and_then(|snapshot| snapshot.unreachable.clone()),
-            pending: snapshot.as_ref().and_then(|snapshot| snapshot.pending.clone()),
-            idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.idle_timeout_ms),
+            pending: snapshot.as_ref().and_then(|snapshot| snapshot.place.pending.clone()),
+            idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.hibernation.idle_timeout_ms),
             hibernation: snapshot
                 .as_ref()
-                .and_then(|snapshot| snapshot.hibernation_obstacle)
+                .and_then(|snapshot| snapshot.hibernation.obstacle)
                 .map(str::to_owned),
             hibernated,
             hibernated_at,
