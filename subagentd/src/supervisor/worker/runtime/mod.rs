@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod copied;
+pub(crate) mod engine_queue;
 pub(crate) mod fenced;
 pub(crate) mod frames;
 pub(crate) mod gone;
@@ -9,7 +10,6 @@ pub(crate) mod hibernation;
 pub(crate) mod incarnation;
 pub(crate) mod live;
 pub(crate) mod place_ends;
-pub(crate) mod place_queue;
 pub(crate) mod placed;
 pub(crate) mod proof;
 pub(crate) mod reach;

@@ -7,7 +7,7 @@ use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::{Code, Error};
 use tokio::task::JoinSet;
 
-use super::place_queue::EndedPlaces;
+use super::engine_queue::EndedPlaces;
 use super::{gone, placed};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::ended::{PlacesEnd, WorkerPlaces};

@@ -10,10 +10,10 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::time::Instant;
 
+use super::engine_queue::EngineQueue;
 use super::live::{
     LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
 };
-use super::place_queue::PlaceQueue;
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
@@ -41,7 +41,7 @@ pub(crate) struct RuntimeSlot {
     pub(crate) leftovers: LeftoverCheck,
     pub(crate) revivals: Revivals,
     /// The engine's queue, where the next runtime waits for its place.
-    pub(crate) queue: PlaceQueue,
+    pub(crate) queue: EngineQueue,
     /// Why this daemon may change nothing at the place.
     pub(crate) fenced: Option<Error>,
 }
@@ -62,7 +62,7 @@ impl RuntimeSlot {
             swept: false,
             leftovers: LeftoverCheck::default(),
             revivals: Revivals::default(),
-            queue: PlaceQueue::default(),
+            queue: EngineQueue::default(),
             fenced: None,
         }
     }

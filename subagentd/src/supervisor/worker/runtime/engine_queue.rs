@@ -13,7 +13,7 @@ use crate::supervisor::runtimes::queued::PlaceTurn;
 
 /// What a worker has in an engine's queue.
 #[derive(Default)]
-pub(crate) struct PlaceQueue {
+pub(crate) struct EngineQueue {
     /// What the next runtime waits for.
     pub(crate) waits: Option<PlaceWait>,
     /// The question to the engine about it, and its answer.
@@ -23,7 +23,7 @@ pub(crate) struct PlaceQueue {
     pub(crate) ends: PlaceEnds,
 }
 
-impl PlaceQueue {
+impl EngineQueue {
     /// Drops what is asked of the engine, and what is known of its answers.
     pub(crate) fn asks_no_more(&mut self) {
         self.forget_answer();
