@@ -212,7 +212,7 @@ async fn writable(pipe: Option<&Sender>) {
 /// The times at which something is due.
 #[derive(Default)]
 struct QueryTimers {
-    /// Of the question.
+    /// When the question has taken too long.
     deadline: Option<Instant>,
     /// When the agent's end is reported although its pipes are open.
     drain: Option<Instant>,

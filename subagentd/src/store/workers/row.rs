@@ -91,7 +91,7 @@ pub(crate) struct StoredAgent {
 pub(crate) struct StoredRuntime {
     /// Boot id under which it was started.
     pub boot_id: Option<String>,
-    /// Its process.
+    /// Process of the runtime.
     pub process: Option<ProcessId>,
     /// The process of its guard.
     pub guard: Option<ProcessId>,
