@@ -421,6 +421,67 @@ fn reads_by_key(line: &str) -> usize {
     line.match_indices("[\"").filter(is_index).count() + line.matches(".get(\"").count()
 }
 
+/// Maximum number of fields of a struct.
+const MAX_FIELDS: usize = 15;
+/// Structs with more fields, and their numbers. Most are shapes of the API, of the config or of stored
+/// JSON. Only lower them.
+const WIDE_STRUCTS: &[(&str, usize)] = &[
+    ("Account", 19),
+    ("Config", 19),
+    ("Definition", 30),
+    ("ErrorFacts", 16),
+    ("FinishedData", 19),
+    ("HookInput", 23),
+    ("Launcher", 16),
+    ("OverviewItem", 22),
+    ("RuntimeStart", 30),
+    ("ScheduleView", 16),
+    ("Spec", 25),
+    ("StartChoices", 24),
+    ("StartFlags", 21),
+    ("StartWorker", 32),
+    ("SupervisorState", 26),
+    ("TaskView", 27),
+    ("ToolCallDescription", 20),
+    ("WorkerView", 40),
+];
+
+/// Returns the structs of a source with the numbers of their fields.
+fn fields_of_structs(lines: &[String]) -> Vec<(&str, usize)> {
+    fn item(line: &str) -> &str {
+        let line = line.trim_start();
+        let behind = if line.starts_with("pub(") { line.split_once(") ") } else { line.split_once("pub ") };
+        behind.filter(|_| line.starts_with("pub")).map_or(line, |(_, item)| item)
+    }
+    let in_name = |char: char| char.is_alphanumeric() || char == '_';
+    let is_field = |line: &&String| {
+        let name = item(line).trim_start_matches("r#").split_once(": ").map(|(name, _)| name);
+        name.is_some_and(|name| name.chars().all(in_name))
+    };
+    let structs = lines.iter().enumerate().filter(|(_, line)| line.ends_with('{'));
+    let structs = structs.filter_map(|(at, line)| {
+        let name = item(line).strip_prefix("struct ")?.split(|char| !in_name(char)).next()?;
+        let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+        let body = lines[at + 1..].iter().take_while(|line| **line != end);
+        Some((name, body.filter(is_field).count()))
+    });
+    structs.collect()
+}
+
+#[test]
+fn structs_have_few_fields() {
+    let code = product_code();
+    let structs: Vec<(&str, usize)> = code.iter().flat_map(|(_, lines)| fields_of_structs(lines)).collect();
+    assert!(structs.len() > 1_000, "only {} structs were read", structs.len());
+    let wide: BTreeMap<&str, usize> =
+        structs.into_iter().filter(|(_, fields)| *fields > MAX_FIELDS).collect();
+    assert_eq!(
+        wide,
+        BTreeMap::from_iter(WIDE_STRUCTS.iter().copied()),
+        "make a part with its own methods of fields that belong together; if one has fewer now, lower its number"
+    );
+}
+
 #[test]
 fn json_is_read_into_types() {
     assert_eq!(reads_by_key(r#"let id = &list["items"][0]["id"]; // or list.get("items")"#), 3);
