@@ -68,7 +68,7 @@ pub(super) async fn run(context: Arc<ScheduleContext>) {
     loop {
         news.borrow_and_update();
         context.rounds.send_modify(|rounds| rounds.begun += 1);
-        let outlook = match round(&context, &work, &mut watchers).await {
+        let outlook = match Box::pin(round(&context, &work, &mut watchers)).await {
             Ok(outlook) => outlook,
             Err(error) => {
                 tracing::error!(%error, "schedules cannot be looked at; trying again");
