@@ -12,7 +12,7 @@ use subagent_protocol::{Code, Error};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-use crate::presence::Visit;
+use crate::access::presence::Visit;
 
 /// The largest body of a request.
 const MAX_BYTES: usize = 1024 * 1024;

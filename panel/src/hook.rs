@@ -14,12 +14,12 @@ use subagent_protocol::api::{DeliverTrigger, FireTrigger};
 use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
 use subagent_protocol::{Code, Error};
 
+use crate::access::window::Window;
 use crate::body;
-use crate::bridge::BridgeResult;
-use crate::daemon::{DaemonRequest, error};
-use crate::errors::code_of;
+use crate::daemons::bridge::BridgeResult;
+use crate::daemons::daemon::{DaemonRequest, error};
+use crate::daemons::errors::code_of;
 use crate::server::{BrowserConnection, bearer, busy, read_only};
-use crate::window::Window;
 
 /// Headers that identify a delivery: those of Standard Webhooks and of GitHub.
 const DELIVERY: [&str; 2] = ["webhook-id", "x-github-delivery"];

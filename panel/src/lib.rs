@@ -5,29 +5,19 @@
 // It listens on the loopback addresses, serves embedded files, and passes a list of requests on to
 // the daemons' unix sockets.
 
+mod access;
 mod assets;
 mod body;
-mod bridge;
-mod daemon;
-mod doors;
-mod errors;
-mod far_error;
+mod daemons;
 mod form;
-mod gate;
 mod hook;
-mod inquiry;
 mod live;
 mod page_story;
-mod peer;
-mod presence;
-mod pulse;
 mod render;
 mod routes;
 mod rows;
-mod seats;
 mod server;
 mod story;
-mod window;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,10 +33,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-pub use bridge::{
+use access::doors;
+use access::seats::Seats;
+pub use daemons::bridge::{
     Bridge, BridgeFuture, BridgeResult, DaemonAddress, FarConnection, FarDaemon, PanelMessage, PanelWorkspace,
 };
-use seats::Seats;
 use server::{BrowserConnection, PanelState};
 
 /// How long a client may take for the head of a request, from the accepted connection or the answer before.

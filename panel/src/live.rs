@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
-use crate::daemon::{DaemonRequest, EventLines, LIMIT, broken_off};
-use crate::errors::{self, code_of, is_not_found};
-use crate::far_error;
-use crate::inquiry::Inquiry;
+use crate::daemons::bridge::{Bridge, DaemonAddress, PanelWorkspace};
+use crate::daemons::daemon::{DaemonRequest, EventLines, LIMIT, broken_off};
+use crate::daemons::errors::{self, code_of, is_not_found};
+use crate::daemons::far_error;
+use crate::daemons::inquiry::Inquiry;
+use crate::daemons::pulse::{HostPulse, PATIENCE, within};
 use crate::page_story::PageStory;
-use crate::pulse::{HostPulse, PATIENCE, within};
 use crate::rows::SentRows;
 use crate::story;
 

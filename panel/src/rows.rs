@@ -7,7 +7,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use subagent_model::{Group, OverviewRow, Workers};
 use subagent_protocol::api::{
-    ApprovalShown, Doing, ElicitationForm, TaskOfWorker, TaskStatus, UsageSums, WorktreeState, WorktreeView,
+    ApprovalShown, Doing, ElicitationForm, OverviewItem, TaskOfWorker, TaskStatus, UsageSums, WorktreeState,
+    WorktreeView,
 };
 use subagent_protocol::budget::BudgetView;
 use subagent_protocol::clean::{clean, one_line};
@@ -24,13 +25,8 @@ use crate::story::{self, StoryRule};
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownRow<'a> {
-    id: &'a WorkerId,
-    name: String,
-    label: String,
-    launcher: &'a str,
-    role: String,
-    cwd: String,
-    tags: &'a Tags,
+    #[serde(flatten)]
+    worker: ShownIdentity<'a>,
     state: WorkerState,
     group: &'static str,
     since: Timestamp,
@@ -39,10 +35,8 @@ struct ShownRow<'a> {
     doing: Option<ShownActivity>,
     /// Number of open questions.
     needs: usize,
-    /// Number of queued messages.
-    waiting: usize,
-    paused: bool,
-    parked_until: Option<Timestamp>,
+    #[serde(flatten)]
+    queue: ShownQueue,
     /// Absent while it is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreachable_since: Option<Timestamp>,
@@ -51,6 +45,28 @@ struct ShownRow<'a> {
     budget: &'a BudgetView,
     task: Option<ShownTask<'a>>,
     worktree: Option<ShownWorktree>,
+}
+
+/// What names and describes a worker.
+#[derive(Serialize)]
+struct ShownIdentity<'a> {
+    id: &'a WorkerId,
+    name: String,
+    label: String,
+    launcher: &'a str,
+    role: String,
+    cwd: String,
+    tags: &'a Tags,
+}
+
+/// The messages that a worker has still to read.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownQueue {
+    /// Number of queued messages.
+    waiting: usize,
+    paused: bool,
+    parked_until: Option<Timestamp>,
 }
 
 #[derive(Serialize)]
@@ -86,13 +102,7 @@ impl<'a> ShownRow<'a> {
     fn of(row: &'a OverviewRow) -> Self {
         let item = &row.snapshot;
         Self {
-            id: &item.worker_id,
-            name: one_line(&item.name),
-            label: one_line(&item.label),
-            launcher: &item.launcher,
-            role: one_line(&item.role),
-            cwd: one_line(&item.cwd),
-            tags: &item.tags,
+            worker: ShownIdentity::of(item),
             state: row.state,
             group: match row.group() {
                 Group::Needs => "needs",
@@ -104,15 +114,27 @@ impl<'a> ShownRow<'a> {
             turn: row.active_turn_id.as_ref(),
             doing: row.doing().map(ShownActivity::of),
             needs: row.needs.len(),
-            waiting: row.waiting,
-            paused: row.is_paused,
-            parked_until: row.parked_until,
+            queue: ShownQueue { waiting: row.waiting, paused: row.is_paused, parked_until: row.parked_until },
             unreachable_since: row.unreachable_since,
             error: row.last_error.as_deref().map(one_line),
             usage: &item.usage,
             budget: &item.budget,
             task: item.task.as_ref().map(ShownTask::of),
             worktree: item.worktree.as_ref().map(ShownWorktree::of),
+        }
+    }
+}
+
+impl<'a> ShownIdentity<'a> {
+    fn of(item: &'a OverviewItem) -> Self {
+        Self {
+            id: &item.worker_id,
+            name: one_line(&item.name),
+            label: one_line(&item.label),
+            launcher: &item.launcher,
+            role: one_line(&item.role),
+            cwd: one_line(&item.cwd),
+            tags: &item.tags,
         }
     }
 }

@@ -20,19 +20,21 @@ use tokio::sync::{OnceCell, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::access::doors::{self, BrowserCredential, Doors, PairingRefusal};
+use crate::access::gate::{HEADERS, HostGate};
+use crate::access::peer;
+use crate::access::presence::PagePresence;
+use crate::access::seats::Seat;
 use crate::body::{self, ReplyBody};
-use crate::bridge::{Bridge, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
-use crate::daemon::{DaemonRequest, error};
-use crate::doors::{self, BrowserCredential, Doors, PairingRefusal};
-use crate::errors::code_of;
-use crate::gate::{HEADERS, HostGate};
+use crate::daemons::bridge::{Bridge, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
+use crate::daemons::daemon::{DaemonRequest, error};
+use crate::daemons::errors::code_of;
+use crate::daemons::far_error;
 use crate::hook::HookRequests;
 use crate::live::{self, Following};
-use crate::presence::PagePresence;
 use crate::render::patch;
 use crate::routes::Route;
-use crate::seats::Seat;
-use crate::{PanelOptions, assets, far_error, peer, story};
+use crate::{PanelOptions, assets, story};
 
 /// Streams at a time, of all pages.
 const MAX_STREAMS: usize = 32;
@@ -353,7 +355,7 @@ impl BrowserConnection {
 
     fn stream<F: Future<Output = ()> + Send + 'static>(
         &self,
-        visit: crate::presence::Visit,
+        visit: crate::access::presence::Visit,
         feed: impl FnOnce(live::PageSender) -> F,
     ) -> Result<Response<ReplyBody>, Value> {
         let seat = Arc::clone(&self.shared.streams).try_acquire_owned();

@@ -1,27 +1,14 @@
 //! The rules: what can happen to a worker, its turn and its approvals, and what follows. One file for
-//! each kind of input. `docs/state-machines.md` has the table.
+//! each kind of input, by topic. `docs/state-machines.md` has the table.
 
-mod approvals;
-pub mod cancel;
-mod enqueue;
-mod hibernation;
-mod hooks;
-mod parking;
-pub mod policy;
-mod questions;
-pub mod queue;
+pub mod lifecycle;
+pub mod permissions;
 pub mod reasons;
 pub mod recovered;
-pub mod restart;
-mod runtime;
-mod send;
 mod simulated;
-mod start;
-pub mod stop;
 mod task;
 mod transition;
-mod turn;
-mod turn_end;
+pub mod turns;
 pub mod usage;
 
 use subagent_protocol::api::DecidedBy;
@@ -31,7 +18,10 @@ use subagent_protocol::{Code, Error, Result};
 use crate::model::{
     ApprovalInput, Fact, LifecycleState, Restart, RuntimeStatus, Spent, Transition, Worker, WorkerInput,
 };
+use lifecycle::{hibernation, restart, runtime, start, stop};
+use permissions::{approvals, hooks, policy, questions};
 use transition::TransitionBuilder;
+use turns::{cancel, enqueue, parking, queue, send, turn, turn_end};
 
 impl Worker {
     /// Applies an input.

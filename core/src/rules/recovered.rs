@@ -10,7 +10,7 @@ use subagent_protocol::state::{Carrier, Dispatched, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
 use super::transition::TransitionBuilder;
-use super::{queue, turn_end};
+use super::turns::{queue, turn_end};
 use crate::model::{AgentRequest, Approval, Fact, LifecycleState, RuntimeTurn};
 
 /// Message of a request whose text is lost.

@@ -10,7 +10,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus};
 
-use super::approvals::decided;
+use super::permissions::approvals::decided;
 use super::reasons::CANCELED_BY_MANAGER;
 use super::transition::TransitionBuilder;
 use crate::model::{Fact, LifecycleState, PermissionDecision, SimulatedTurn};

@@ -4,7 +4,7 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Error, Result};
 
 use super::transition::TransitionBuilder;
-use super::{cancel, queue};
+use super::turns::{cancel, queue};
 use crate::model::{Fact, LifecycleState, TaskEnding};
 
 /// Ends the worker's task: drops queued messages and cancels the open turn.

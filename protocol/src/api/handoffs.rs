@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::OwnerRule;
-use super::approvals::PendingApproval;
+use super::questions::approvals::PendingApproval;
 use super::workers::WorkerView;
 use crate::bytes64::Bytes64;
 use crate::definition::AgentSpec;

@@ -2,34 +2,35 @@
 //! envelope: `{schemaVersion, ok: true, type, data}` or `{schemaVersion, ok: false, type: "error",
 //! error}`. Followed events are NDJSON without an envelope.
 
-mod approvals;
-mod backups;
+mod automation;
 mod budgets;
 mod controllers;
 mod daemon;
 mod diff;
 mod envelope;
-mod examination;
 mod handoffs;
-mod hooks;
-mod inbox;
+mod maintenance;
 mod options;
 mod overview;
+mod questions;
 mod queue;
-mod removal;
-mod schedules;
-mod task_prune;
 mod tasks;
 mod transcripts;
-mod triggers;
 mod turns;
 mod usage;
 mod waits;
 mod workers;
 mod worktrees;
 
-pub use approvals::{Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQuestion, PendingApproval};
-pub use backups::{BackUp, BackedUp};
+pub use automation::hooks::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
+pub use automation::schedules::{
+    AddSchedule, Attendant, ChangeSchedule, DeclarationProblem, FiringView, Firings, ScheduleFired,
+    SchedulePaused, ScheduleRemoved, ScheduleView, ScheduledMessage, ScheduledWork, Schedules,
+};
+pub use automation::triggers::{
+    AddTrigger, DeliverTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView,
+    Triggers,
+};
 pub use budgets::ChangeControllerBudget;
 pub use controllers::{
     AttachController, ControllerChoice, ControllerHandle, ControllerInitialized, ControllerReleased,
@@ -41,39 +42,34 @@ pub use daemon::{
 };
 pub use diff::{DiffSource, FileChange, WorkerDiff};
 pub use envelope::{Envelope, header};
-pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};
 pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
 };
-pub use hooks::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
-pub use inbox::{
+pub use maintenance::backups::{BackUp, BackedUp};
+pub use maintenance::examination::{Examination, ExaminedDatabase, ExaminedWorker};
+pub use maintenance::removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
+pub use maintenance::task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
+pub use options::{SetOptions, WorkerSet};
+pub use overview::{Doing, LastMessage, OverviewItem, OverviewShown, TaskOfWorker, WorkerOverview};
+pub use questions::approvals::{
+    Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQuestion, PendingApproval,
+};
+pub use questions::inbox::{
     AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, ElicitationForm, Inbox,
     InboxItem, MAX_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
-pub use options::{SetOptions, WorkerSet};
-pub use overview::{Doing, LastMessage, OverviewItem, OverviewShown, TaskOfWorker, WorkerOverview};
 pub use queue::{
     GoOn, IfBusy, MAX_QUEUE_LIMIT, MoveTurn, ParkedView, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped,
     TurnList, TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, WorkerParked, WorkerUnparked,
     not_queued,
 };
-pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
-pub use schedules::{
-    AddSchedule, Attendant, ChangeSchedule, DeclarationProblem, FiringView, Firings, ScheduleFired,
-    SchedulePaused, ScheduleRemoved, ScheduleView, ScheduledMessage, ScheduledWork, Schedules,
-};
-pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{
     CallableAgent, CallableAgents, CancelTask, KnownTask, MAX_TASK_NAME_CHARS, MergeOutcome, MessageTask,
     RunTask, TASK_SERVER, TASK_TOKEN, TaskList, TaskMerge, TaskMessage, TaskMessaged, TaskMode,
     TaskOverrides, TaskPlace, TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
 pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
-pub use triggers::{
-    AddTrigger, DeliverTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView,
-    Triggers,
-};
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,
     TurnAccepted, TurnCanceled, WaitRequest, Waited,

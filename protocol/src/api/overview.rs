@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::inbox::InboxItem;
+use super::automation::schedules::SchedulePaused;
+use super::automation::triggers::TriggerPaused;
+use super::questions::inbox::InboxItem;
 use super::queue::{ParkedView, QueueView};
-use super::schedules::SchedulePaused;
 use super::tasks::{TaskStatus, TaskView};
-use super::triggers::TriggerPaused;
 use super::usage::UsageSums;
 use super::workers::WorkerShown;
 use super::worktrees::WorktreeView;

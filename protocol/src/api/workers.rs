@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::AnswerTime;
-use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
-use super::inbox::InboxItem;
+use super::questions::approvals::OpenQuestion;
+use super::questions::inbox::InboxItem;
 use super::queue::{ParkedView, QueueView};
 use super::worktrees::{NewWorktree, WorktreeEnd, WorktreeView};
 use crate::budget::Limits;

@@ -16,13 +16,13 @@ use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
 
 use crate::client::{DaemonClient, block_on, read};
-use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, TextFlags, path};
 use crate::command_line::numbers::{seconds, time};
 use crate::commands::message::text_source::{SourcedText, TextSources};
 use crate::commands::message::{attachments, shell_expansion};
 use crate::commands::waiting::end::{FoundWorker, WaitEnd, WaitedEvent, code_of};
 use crate::commands::waiting::limit::wait_limit;
-use crate::context::{CliContext, present, present_path};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, OutputFormat, complain, explain, json, text};
@@ -77,20 +77,38 @@ pub(crate) struct SendArgs {
     /// The worker's id
     #[arg(long, value_name = "ID")]
     pub(crate) worker_id: Option<String>,
-    /// The text (for complex text use --text-file or --text-stdin)
-    #[arg(long)]
-    pub(crate) text: Option<String>,
-    /// Read the text from a file
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub(crate) text_file: Option<PathBuf>,
-    /// Read the text from stdin
-    #[arg(long)]
-    pub(crate) text_stdin: bool,
+    #[command(flatten)]
+    pub(crate) text: TextFlags,
     /// Simulate a permission request; the agent does not get the message
     #[arg(long)]
     pub(crate) request_approval: bool,
     #[command(flatten)]
     pub(crate) agent: SendAgentFlags,
+    #[command(flatten)]
+    pub(crate) content: ContentFlags,
+    #[command(flatten)]
+    pub(crate) waiting: SendWaitFlags,
+    #[command(flatten)]
+    pub(crate) debug: DebugModeFlags,
+    #[command(flatten)]
+    pub(crate) busy: BusyFlags,
+    /// Make the command repeatable: the same key gives the same turn
+    #[arg(long, value_name = "KEY")]
+    pub(crate) turn_id: Option<String>,
+    /// Read workerId, text, blocks, wait, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+/// What is sent beside the text.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ContentFlags {
     /// Further content blocks, a JSON list of objects as in the protocol
     #[arg(id = "blocks_json", long = "blocks", value_name = "JSON")]
     pub(crate) blocks: Option<String>,
@@ -99,6 +117,11 @@ pub(crate) struct SendArgs {
     /// Text, a picture or sound is sent as content, any other file as a link.
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
+}
+
+/// Whether the command waits after it has sent, for what, and how long.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SendWaitFlags {
     /// Wait for the end of the turn or a permission request (the default)
     #[arg(id = "wait_for_match", long = "wait", overrides_with = "no_wait")]
     pub(crate) wait: bool,
@@ -128,30 +151,28 @@ pub(crate) struct SendArgs {
     /// How long to wait without any event, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait_no_progress_timeout_seconds: f64,
+}
+
+/// `--debug-mode` and its opposite.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct DebugModeFlags {
     /// Simulate the turn; it completes at once
     #[arg(long, overrides_with = "no_debug_mode")]
     pub(crate) debug_mode: bool,
     /// Have the agent carry out the turn (the default)
     #[arg(long, overrides_with = "debug_mode")]
     pub(crate) no_debug_mode: bool,
+}
+
+/// What happens if the worker is busy.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct BusyFlags {
     /// If the worker is busy: reject, queue, or steer (cancel the open turn) [default: reject]
     #[arg(long, value_name = "WORD", conflicts_with = "queue")]
     pub(crate) if_busy: Option<String>,
     /// Queue the message if the worker is busy (--if-busy queue)
     #[arg(long)]
     pub(crate) queue: bool,
-    /// Make the command repeatable: the same key gives the same turn
-    #[arg(long, value_name = "KEY")]
-    pub(crate) turn_id: Option<String>,
-    /// Read workerId, text, blocks, wait, ... from structured JSON, - for stdin
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub(crate) input: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) cwd: CwdFlag,
-    #[command(flatten)]
-    pub(crate) config: ConfigFlag,
-    #[command(flatten)]
-    pub(crate) json: JsonFlag,
 }
 
 /// The keys of `--input`, each with its flags.
@@ -182,26 +203,27 @@ pub(crate) struct SendAgentFlags {
 
 pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     let from_stdin = args.input.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    if from_stdin && args.text_stdin {
+    if from_stdin && args.text.text_stdin {
         return Err(Failure::input("--input - and --text-stdin both read stdin; use exactly one of them"));
     }
     let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)?;
     let positional = args.worker.is_some();
-    let typed = context.typed.has("wait_timeout_seconds").then_some(args.wait_timeout_seconds);
+    let typed = context.typed.has("wait_timeout_seconds").then_some(args.waiting.wait_timeout_seconds);
     let wait = WaitFor {
-        until: args.wait_until.or_else(|| input.text("waitUntil")),
+        until: args.waiting.wait_until.or_else(|| input.text("waitUntil")),
         timeout: match positional {
-            true => wait_limit(args.timeout, typed).map_or(0.0, |limit| limit.as_secs_f64()),
+            true => wait_limit(args.waiting.timeout, typed).map_or(0.0, |limit| limit.as_secs_f64()),
             false => args
+                .waiting
                 .timeout
                 .or_else(|| input.seconds("waitTimeoutSeconds"))
-                .unwrap_or(args.wait_timeout_seconds),
+                .unwrap_or(args.waiting.wait_timeout_seconds),
         },
         no_progress: input
             .seconds("waitNoProgressTimeoutSeconds")
-            .unwrap_or(args.wait_no_progress_timeout_seconds),
+            .unwrap_or(args.waiting.wait_no_progress_timeout_seconds),
     };
-    let waits = input.flag("wait").unwrap_or(!args.no_wait) && !args.detach;
+    let waits = input.flag("wait").unwrap_or(!args.waiting.no_wait) && !args.waiting.detach;
     // Before anything is sent: a turn is not begun for a wait that cannot be.
     Until::parse(wait.until.as_deref())?;
     let Some(worker_id) = present(args.worker.or(args.worker_id)).or_else(|| input.text("workerId")) else {
@@ -212,30 +234,28 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     let is_argument = args.message.is_some();
     let sources = TextSources {
         input: input.text("text"),
-        flag: args.text,
-        file: present_path(args.text_file),
-        stdin: args.text_stdin,
         argument: args.message,
         takes_pipe: positional,
+        ..args.text.into()
     };
     let SourcedText { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { shell_expansion::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && context.format == OutputFormat::Text {
         complain(&shell_expansion::lines(&risks, is_argument));
     }
-    let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
+    let debug_mode = input.flag("debugMode").unwrap_or(args.debug.debug_mode);
     let simulate = match (args.request_approval, debug_mode) {
         (true, _) => Some(Simulation::Approval),
         (false, true) => Some(Simulation::Turn),
         (false, false) => None,
     };
-    let if_busy = match present(args.if_busy).or_else(|| input.text("ifBusy")) {
-        None => args.queue.then_some(IfBusy::Queue),
+    let if_busy = match present(args.busy.if_busy).or_else(|| input.text("ifBusy")) {
+        None => args.busy.queue.then_some(IfBusy::Queue),
         Some(word) => Some(if_busy(&word)?).filter(|chosen| *chosen != IfBusy::Reject),
     };
-    let attach = match args.attach.is_empty() {
+    let attach = match args.content.attach.is_empty() {
         true => input.texts("attachments").into_iter().map(PathBuf::from).collect(),
-        false => args.attach,
+        false => args.content.attach,
     };
     let agent = present(args.agent.agent).or_else(|| input.text("agent"));
     let agents = present(args.agent.agents);
@@ -247,7 +267,7 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     let message = MessageToSend {
         worker_id,
         positional,
-        asks: !args.no_ask,
+        asks: !args.waiting.no_ask,
         text,
         simulate,
         if_busy,
@@ -257,7 +277,7 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
         context.check_named_config(args.config.config.as_deref())?;
-        let blocks = match &args.blocks {
+        let blocks = match &args.content.blocks {
             Some(json) => parse_blocks(json)?,
             None => input.objects("blocks").unwrap_or_default(),
         };
@@ -268,7 +288,7 @@ pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
         let place = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
         send(message, (blocks, attachments), waits.then_some(&wait), &workspace, place, context)
     });
-    let judged = positional || args.exit_status;
+    let judged = positional || args.waiting.exit_status;
     let warned = !risks.is_empty() && context.format == OutputFormat::Json;
     let SentMessage { turn, accepted, waited } = match sent {
         Ok(sent) => sent,

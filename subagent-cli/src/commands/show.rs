@@ -5,7 +5,7 @@ pub(crate) mod overview;
 use clap::Args;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
-use subagent_protocol::api::WorkerOverview;
+use subagent_protocol::api::{WorkerOverview, WorkerView};
 use subagent_protocol::details::Cost;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::state::WorkerState;
@@ -75,16 +75,8 @@ fn with_changes(mut data: Value, context: &CliContext) -> Result<Value> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OverviewLines<'a> {
-    worker_id: &'a WorkerId,
-    name: &'a str,
-    label: &'a str,
-    state: WorkerState,
-    updated_at: Timestamp,
-    launcher: &'a str,
-    branch: Option<&'a str>,
-    cwd: &'a str,
-    session_id: &'a str,
-    active_turn_id: Option<&'a TurnId>,
+    #[serde(flatten)]
+    worker: WorkerLines<'a>,
     doing: Option<String>,
     question: Option<&'a str>,
     answer: Option<String>,
@@ -97,6 +89,39 @@ struct OverviewLines<'a> {
     last_error: Option<&'a str>,
 }
 
+/// The worker itself: what it is, and where it works.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkerLines<'a> {
+    worker_id: &'a WorkerId,
+    name: &'a str,
+    label: &'a str,
+    state: WorkerState,
+    updated_at: Timestamp,
+    launcher: &'a str,
+    branch: Option<&'a str>,
+    cwd: &'a str,
+    session_id: &'a str,
+    active_turn_id: Option<&'a TurnId>,
+}
+
+impl<'a> WorkerLines<'a> {
+    fn of(worker: &'a WorkerView) -> Self {
+        Self {
+            worker_id: &worker.worker_id,
+            name: &worker.name,
+            label: &worker.label,
+            state: worker.state,
+            updated_at: worker.updated_at,
+            launcher: &worker.launcher,
+            branch: worker.worktree.as_ref().map(|worktree| worktree.branch.as_str()),
+            cwd: &worker.cwd,
+            session_id: &worker.session_id,
+            active_turn_id: worker.active_turn_id.as_ref(),
+        }
+    }
+}
+
 fn lines(data: &Value) -> String {
     let Ok(CountedOverview { overview, changes, .. }) = CountedOverview::deserialize(data) else {
         return String::new();
@@ -104,16 +129,7 @@ fn lines(data: &Value) -> String {
     let (worker, agent) = (&overview.shown.worker, &overview.shown.agent);
     let question = worker.questions.first();
     text::lines(&OverviewLines {
-        worker_id: &worker.worker_id,
-        name: &worker.name,
-        label: &worker.label,
-        state: worker.state,
-        updated_at: worker.updated_at,
-        launcher: &worker.launcher,
-        branch: worker.worktree.as_ref().map(|worktree| worktree.branch.as_str()),
-        cwd: &worker.cwd,
-        session_id: &worker.session_id,
-        active_turn_id: worker.active_turn_id.as_ref(),
+        worker: WorkerLines::of(worker),
         doing: overview.doing.as_ref().map(human::doing),
         question: question.map(|question| question.message.as_str()),
         answer: question.map(human::answer),

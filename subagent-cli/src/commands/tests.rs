@@ -110,12 +110,15 @@ fn every_flag_of_the_contract_is_taken() {
 #[test]
 fn defaults_are_the_contracts_and_do_not_count_as_typed() {
     let (CliCommand::Send(send), typed) = parsed("send") else { panic!() };
-    assert_eq!((send.wait_timeout_seconds, send.wait_no_progress_timeout_seconds), (60.0, 0.0));
-    assert!(!send.no_wait && send.wait_until.is_none());
+    assert_eq!(
+        (send.waiting.wait_timeout_seconds, send.waiting.wait_no_progress_timeout_seconds),
+        (60.0, 0.0)
+    );
+    assert!(!send.waiting.no_wait && send.waiting.wait_until.is_none());
     assert!(!typed.has("wait_timeout_seconds") && !typed.has("wait_for_match"));
     let (CliCommand::Wait(wait), _) = parsed("wait") else { panic!() };
     assert_eq!((wait.timeout_seconds, wait.no_progress_timeout_seconds), (60.0, 0.0));
-    assert!(!wait.include_history);
+    assert!(!wait.events.include_history);
     let (CliCommand::Watch(watch), _) = parsed("watch --worker-id w") else { panic!() };
     assert_eq!(watch.timeout_seconds, 1.0);
     let (CliCommand::Config(CommandGroup(config::ConfigCommand::Init(init))), _) = parsed("config init")
@@ -154,11 +157,14 @@ fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
     let (CliCommand::Send(send), _) = parsed("send --no-wait --wait --json --json --text a --text b") else {
         panic!()
     };
-    assert_eq!((send.wait, send.no_wait, send.text.as_deref()), (true, false, Some("b")));
+    assert_eq!(
+        (send.waiting.wait, send.waiting.no_wait, send.text.text.as_deref()),
+        (true, false, Some("b"))
+    );
     let (CliCommand::Send(send), _) = parsed("send --wait --no-wait") else { panic!() };
-    assert!(send.no_wait);
+    assert!(send.waiting.no_wait);
     let (CliCommand::Send(send), _) = parsed("send --debug-mode --no-debug-mode") else { panic!() };
-    assert!(!send.debug_mode);
+    assert!(!send.debug.debug_mode);
     let (CliCommand::Worker(CommandGroup(worker::WorkerCommand::Start(start))), _) =
         parsed("worker start --no-debug-mode --debug-mode")
     else {
@@ -170,7 +176,7 @@ fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
 #[test]
 fn texts_may_begin_with_a_dash() {
     let (CliCommand::Send(send), _) = parsed("send --text --json --worker-id w") else { panic!() };
-    assert_eq!((send.text.as_deref(), send.json.json), (Some("--json"), false));
+    assert_eq!((send.text.text.as_deref(), send.json.json), (Some("--json"), false));
     let (CliCommand::Cancel(cancel), _) = parsed("cancel --worker-id w --reason -x") else { panic!() };
     assert_eq!(cancel.reason.as_deref(), Some("-x"));
 }
@@ -195,11 +201,11 @@ fn a_worker_that_was_forgotten_is_no_flag() {
 fn workers_are_named_by_arguments_too() {
     let (CliCommand::Send(send), _) = parsed("send codex-1 - -d --timeout 10m") else { panic!() };
     assert_eq!((send.worker.as_deref(), send.message.as_deref()), (Some("codex-1"), Some("-")));
-    assert!(send.detach && send.timeout == Some(600.0));
+    assert!(send.waiting.detach && send.waiting.timeout == Some(600.0));
     let (CliCommand::Wait(wait), _) = parsed("wait a b --any --timeout 90s") else { panic!() };
     assert_eq!((wait.workers.len(), wait.timeout), (2, Some(90.0)));
     let (CliCommand::Watch(watch), _) = parsed("watch a -f --tail 5 --since 10m") else { panic!() };
-    assert_eq!((watch.follow, watch.tail, watch.since), (true, Some(5), Some(600)));
+    assert_eq!((watch.range.follow, watch.range.tail, watch.range.since), (true, Some(5), Some(600)));
     let (CliCommand::Worker(CommandGroup(worker::WorkerCommand::Show(show))), _) =
         parsed("worker show a b c --json")
     else {

@@ -83,18 +83,8 @@ pub(crate) struct WaitArgs {
     /// Wait for each of them (the default for several)
     #[arg(long, overrides_with = "any")]
     pub(crate) all: bool,
-    /// What to wait for, a comma list [default: turn_end]
-    #[arg(long, value_name = "TYPES")]
-    pub(crate) until: Option<String>,
-    /// Only events after this one count
-    #[arg(long, value_name = "ID")]
-    pub(crate) from_event_id: Option<String>,
-    /// Only events after the newest one count (the default)
-    #[arg(id = "after_latest", long = "after-latest", overrides_with = "include_history")]
-    pub(crate) after_latest: bool,
-    /// Earlier events count too: the oldest match is returned
-    #[arg(id = "include_history", long = "include-history", overrides_with = "after_latest")]
-    pub(crate) include_history: bool,
+    #[command(flatten)]
+    pub(crate) events: WaitEventFlags,
     /// How long to wait, as 90s, 10m, 2h; 0 for no limit
     ///
     /// [default: 60s; with WORKER at a terminal no limit]
@@ -116,6 +106,23 @@ pub(crate) struct WaitArgs {
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
+}
+
+/// Which event ends the wait.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct WaitEventFlags {
+    /// What to wait for, a comma list [default: turn_end]
+    #[arg(long, value_name = "TYPES")]
+    pub(crate) until: Option<String>,
+    /// Only events after this one count
+    #[arg(long, value_name = "ID")]
+    pub(crate) from_event_id: Option<String>,
+    /// Only events after the newest one count (the default)
+    #[arg(id = "after_latest", long = "after-latest", overrides_with = "include_history")]
+    pub(crate) after_latest: bool,
+    /// Earlier events count too: the oldest match is returned
+    #[arg(id = "include_history", long = "include-history", overrides_with = "after_latest")]
+    pub(crate) include_history: bool,
 }
 
 /// The keys of `--input`, each with its flags.
@@ -146,11 +153,11 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
             "no worker: name one, as in `subagent wait codex-1`, or give --worker-id, or workerId in --input",
         ));
     };
-    let until = args.until.or_else(|| input.text("until"));
+    let until = args.events.until.or_else(|| input.text("until"));
     // A word that is no event type is an error before the daemon is asked.
     Until::parse(until.as_deref())?;
-    let after_latest = input.flag("afterLatest").unwrap_or(!args.include_history);
-    let cursor = match present(args.from_event_id).or_else(|| input.text("fromEventId")) {
+    let after_latest = input.flag("afterLatest").unwrap_or(!args.events.include_history);
+    let cursor = match present(args.events.from_event_id).or_else(|| input.text("fromEventId")) {
         Some(event_id) => WaitStart::After(event_id),
         None if after_latest => WaitStart::Latest,
         None => WaitStart::Beginning,

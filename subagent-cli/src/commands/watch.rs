@@ -86,18 +86,8 @@ pub(crate) struct WatchArgs {
     /// Also the events of the tasks below the worker, as subagent.event
     #[arg(long)]
     pub(crate) tree: bool,
-    /// Only events after this one [default: from the beginning]
-    #[arg(long, value_name = "ID")]
-    pub(crate) from_event_id: Option<String>,
-    /// Follow new events until the time is over
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// Only the newest N events so far
-    #[arg(long, value_name = "N", value_parser = count)]
-    pub(crate) tail: Option<u64>,
-    /// Only events since this long ago, as 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = age)]
-    pub(crate) since: Option<u64>,
+    #[command(flatten)]
+    pub(crate) range: WatchRangeFlags,
     /// How long to follow, as 90s, 10m, 2h; 0 for no limit
     ///
     /// [default: no limit; with --worker-id 1s]
@@ -131,6 +121,23 @@ pub(crate) struct WatchArgs {
     pub(crate) json: JsonFlag,
 }
 
+/// Which events are shown, of the past and from now on.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct WatchRangeFlags {
+    /// Only events after this one [default: from the beginning]
+    #[arg(long, value_name = "ID")]
+    pub(crate) from_event_id: Option<String>,
+    /// Follow new events until the time is over
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only the newest N events so far
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) tail: Option<u64>,
+    /// Only events since this long ago, as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<u64>,
+}
+
 pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.ndjson && args.json.json {
         return Err(Failure::argument("--ndjson prints lines and --json one document; use one of them"));
@@ -141,7 +148,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
         false => 0.0,
     };
     let limit = args.timeout.unwrap_or(usual);
-    let unlimited = args.follow && limit == 0.0;
+    let unlimited = args.range.follow && limit == 0.0;
     if unlimited && args.json.json {
         return Err(Failure::argument(
             "--json prints one document at the end, which --follow without a time limit never reaches; leave out --json",
@@ -161,7 +168,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
         selector: args.selector.selector.clone(),
     };
     let ask = choice.ask()?;
-    let window = (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(limit).ok()).flatten();
+    let window = (args.range.follow && !unlimited).then(|| Duration::try_from_secs_f64(limit).ok()).flatten();
     let mut client = DaemonClient::new(context, &workspace);
     let mut sink = match OutputTerminal::of_stdout() {
         _ if args.json.json => WatchOutput::Document(Vec::new()),
@@ -170,9 +177,9 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
         }
         _ => WatchOutput::Lines,
     };
-    let from = present(args.from_event_id);
+    let from = present(args.range.from_event_id);
     // The form of the contract goes on as it is.
-    let judges = args.exit_status || (args.follow && !args.workers.is_empty());
+    let judges = args.exit_status || (args.range.follow && !args.workers.is_empty());
     let asks =
         unlimited && matches!(sink, WatchOutput::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
@@ -189,7 +196,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
             tree: args.tree,
             raw: args.raw,
         };
-        let mut part = WatchFilter { workers: HashSet::new(), since: since(args.since) };
+        let mut part = WatchFilter { workers: HashSet::new(), since: since(args.range.since) };
         if named.len() > 1 {
             for address in &named {
                 let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(address)))).await?;
@@ -203,15 +210,15 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
             headings.learn(&mut client).await?;
         }
         let (mut from, mut is_read) = (from, true);
-        if let Some(tail) = args.tail {
+        if let Some(tail) = args.range.tail {
             let newest = usize::try_from(tail).unwrap_or(usize::MAX);
             let (story, last) =
                 part.newest(&mut source.open(&mut client, from.clone(), false), newest).await?;
             from = last.or(from);
             is_read = put(story, &mut sink, is_one)?;
         }
-        if is_read && (args.tail.is_none() || args.follow) {
-            let mut events = source.open(&mut client, from, args.follow);
+        if is_read && (args.range.tail.is_none() || args.range.follow) {
+            let mut events = source.open(&mut client, from, args.range.follow);
             let copied = copy(&mut events, &mut sink, is_one, &part, prompts.as_mut());
             is_read = match window {
                 // The end of the time is the ordinary end.
@@ -220,7 +227,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
             };
         }
         match judges && is_read {
-            true => end::code(&mut client, &named, args.follow).await,
+            true => end::code(&mut client, &named, args.range.follow).await,
             false => Ok(0),
         }
     });

@@ -19,9 +19,12 @@ use axum::routing::{get, post};
 use subagent_protocol::MAX_LINE_BYTES;
 
 pub(crate) use control::{ShutdownPhase, StopRequest, control};
+use handlers::automation::{hooks, notifications, schedules, triggers};
+use handlers::maintenance::{backups, removal};
+use handlers::questions::{approvals, inbox};
 use handlers::{
-    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, panel,
-    queue, removal, schedules, tasks, triggers, turns, usage, waits, workers, worktrees,
+    budgets, controllers, daemon, events, handoffs, panel, queue, tasks, turns, usage, waits, workers,
+    worktrees,
 };
 pub(crate) use request::address::LastWorker;
 use request::layers;

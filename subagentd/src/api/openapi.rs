@@ -8,9 +8,12 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
+use super::handlers::automation::{hooks, notifications, schedules, triggers};
+use super::handlers::maintenance::{backups, removal};
+use super::handlers::questions::{approvals, inbox};
 use super::handlers::{
-    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, panel,
-    queue, removal, schedules, tasks, triggers, turns, usage, waits, workers, worktrees,
+    budgets, controllers, daemon, events, handoffs, panel, queue, tasks, turns, usage, waits, workers,
+    worktrees,
 };
 
 #[derive(OpenApi)]

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use subagent_config::notify::NotificationSink;
-use subagent_core::rules::cancel::own_cause;
-use subagent_core::rules::policy::violation_text;
+use subagent_core::rules::permissions::policy::violation_text;
+use subagent_core::rules::turns::cancel::own_cause;
 use subagent_protocol::api::{SchedulePaused, TriggerPaused};
 use subagent_protocol::data::EventData;
 use subagent_protocol::event::EventType;
@@ -132,7 +132,12 @@ fn happened(
         since: shown.ts,
         reason,
         detail: message.filter(|_| sink.detail == Detail::Full),
-        worker: Who { worker_id: worker.worker_id, label: worker.label, path: Vec::new(), cwd: worker.cwd },
+        worker: Who {
+            worker_id: worker.worker_id,
+            label: worker.agent.label,
+            path: Vec::new(),
+            cwd: worker.cwd,
+        },
     }))
 }
 

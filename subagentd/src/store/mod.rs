@@ -48,9 +48,10 @@ pub use database::schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use error::StoreError;
 pub(crate) use events::{EventPage, EventQuery};
 pub(crate) use requests::Execution;
-pub(crate) use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
+pub(crate) use rows::{Cursor, NewEvent, NewWorker, RowId};
 pub(crate) use tx::Tx;
 pub(crate) use workers::names::NewName;
+pub(crate) use workers::row::WorkerRow;
 pub(crate) use writer::{Durability, ForeignKeys};
 
 /// Maximum number of parallel queries, each on its own connection. Some also access files, which

@@ -201,6 +201,7 @@ pub(crate) fn check_owner(connection: &Connection, owner: &OwnerCheck, row: &Wor
 pub(crate) fn after_landing(connection: &Connection, row: &WorktreeRow) -> Result<WorktreeState> {
     let worker = workers::get(connection, row.worker_id.as_str())?;
     // A worker that is stopping does not update it after the landing.
-    let is_live = worker.is_some_and(|worker| worker.state != "stopped" && worker.desired == Desired::Run);
+    let is_live =
+        worker.is_some_and(|worker| worker.state != "stopped" && worker.rules.desired == Desired::Run);
     Ok(if is_live { WorktreeState::Ready } else { WorktreeState::Kept })
 }

@@ -71,10 +71,10 @@ impl Roster {
             label: String::new(),
             workspace_key: String::new(),
         };
-        if row.may_live && !shared.is_copy(row.id) {
+        if row.runtime.may_live && !shared.is_copy(row.id) {
             // Registered before the first request, so that a process below the worker never counts
             // as the owner.
-            shared.set_processes(&row.worker_id, row.runtime, row.guard);
+            shared.set_processes(&row.worker_id, row.runtime.process, row.runtime.guard);
         }
         let handle = ActorHandle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());

@@ -17,44 +17,39 @@
     reason = "a test's set-up: it stops at an error and prints what it saw"
 )]
 
-mod browser;
+mod clients;
 mod command;
 mod control;
 mod crowd;
 mod executables;
 mod faults;
 mod finish;
-mod http;
 mod launchers;
 mod lookout;
-mod manager;
 mod output;
 pub mod process;
 mod sandbox;
 mod shape;
 mod ssh_host;
-mod stubborn;
 mod tasks;
-mod terminal;
-mod typist;
 mod wait;
 
-pub use browser::Browser;
+pub use clients::browser::Browser;
+pub use clients::http::{Response, answer, parse, request, try_request};
+pub use clients::stubborn::Stubborn;
+pub use clients::terminal::{AtTerminal, On, Screen};
+pub use clients::typist::Typist;
 pub use command::{Command, Running};
 pub use control::Gate;
 pub use crowd::crowd;
 pub use executables::{Executables, executables, use_executables_of};
 pub use faults::Faults;
 pub use finish::Finished;
-pub use http::{Response, answer, parse, request, try_request};
 pub use launchers::TestLauncher;
 pub use lookout::Lookout;
 pub use output::Output;
 pub use sandbox::TestSandbox;
 pub use shape::assert_shape;
 pub use ssh_host::SshHost;
-pub use stubborn::Stubborn;
 pub use subagent_testkit::{Random, say, times};
-pub use terminal::{AtTerminal, On, Screen};
-pub use typist::Typist;
 pub use wait::{wait_until, wait_while};

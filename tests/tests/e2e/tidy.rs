@@ -1,6 +1,6 @@
 //! Policy as tests: layers, sizes, dependencies, and forbidden content of files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,13 @@ const MAX_LINES: usize = 600;
 /// Longer files, with their reasons.
 const LONG_FILES: &[(&str, &str)] =
     &[("tests/tests/e2e/demo_agent.rs", "one test for each directive and flag of the scripted agent")];
+
+/// Maximum number of files directly in a folder below a `src`.
+const MAX_FILES: usize = 20;
+/// The folder that has a file for each command.
+const COMMANDS: &str = "subagent-cli/src/commands";
+/// Folders with more files, and their numbers. Only lower them.
+const FULL_FOLDERS: &[(&str, usize)] = &[("worker-runtime/src/worktree", 23)];
 
 /// The only function of each suite that polls a condition, with a limit.
 const POLLS: &[&str] =
@@ -216,6 +223,22 @@ fn files_are_small() {
 }
 
 #[test]
+fn folders_hold_few_files() {
+    let sources = files(&[".rs"]);
+    let folders = sources.iter().filter_map(|(name, _)| Some(name.rsplit_once('/')?.0));
+    let mut counts = BTreeMap::new();
+    for folder in folders.filter(|folder| format!("{folder}/").contains("/src/") && *folder != COMMANDS) {
+        *counts.entry(folder).or_insert(0) += 1;
+    }
+    counts.retain(|_, count| *count > MAX_FILES);
+    assert_eq!(
+        counts,
+        BTreeMap::from_iter(FULL_FOLDERS.iter().copied()),
+        "group the files of a fuller folder by topic; if one has fewer files now, lower its number"
+    );
+}
+
+#[test]
 fn a_dependency_has_a_reason() {
     let text = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
     for name in dependencies("", "[workspace.dependencies]") {
@@ -396,6 +419,67 @@ fn reads_by_key(line: &str) -> usize {
             && behind.split_once('"').is_some_and(|(_, rest)| rest.starts_with(']'))
     };
     line.match_indices("[\"").filter(is_index).count() + line.matches(".get(\"").count()
+}
+
+/// Maximum number of fields of a struct.
+const MAX_FIELDS: usize = 15;
+/// Structs with more fields, and their numbers. Most are shapes of the API, of the config or of stored
+/// JSON. Only lower them.
+const WIDE_STRUCTS: &[(&str, usize)] = &[
+    ("Account", 19),
+    ("Config", 19),
+    ("Definition", 30),
+    ("ErrorFacts", 16),
+    ("FinishedData", 19),
+    ("HookInput", 23),
+    ("Launcher", 16),
+    ("OverviewItem", 22),
+    ("RuntimeStart", 30),
+    ("ScheduleView", 16),
+    ("Spec", 25),
+    ("StartChoices", 24),
+    ("StartFlags", 21),
+    ("StartWorker", 32),
+    ("SupervisorState", 26),
+    ("TaskView", 27),
+    ("ToolCallDescription", 20),
+    ("WorkerView", 40),
+];
+
+/// Returns the structs of a source with the numbers of their fields.
+fn fields_of_structs(lines: &[String]) -> Vec<(&str, usize)> {
+    fn item(line: &str) -> &str {
+        let line = line.trim_start();
+        let behind = if line.starts_with("pub(") { line.split_once(") ") } else { line.split_once("pub ") };
+        behind.filter(|_| line.starts_with("pub")).map_or(line, |(_, item)| item)
+    }
+    let in_name = |char: char| char.is_alphanumeric() || char == '_';
+    let is_field = |line: &&String| {
+        let name = item(line).trim_start_matches("r#").split_once(": ").map(|(name, _)| name);
+        name.is_some_and(|name| name.chars().all(in_name))
+    };
+    let structs = lines.iter().enumerate().filter(|(_, line)| line.ends_with('{'));
+    let structs = structs.filter_map(|(at, line)| {
+        let name = item(line).strip_prefix("struct ")?.split(|char| !in_name(char)).next()?;
+        let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+        let body = lines[at + 1..].iter().take_while(|line| **line != end);
+        Some((name, body.filter(is_field).count()))
+    });
+    structs.collect()
+}
+
+#[test]
+fn structs_have_few_fields() {
+    let code = product_code();
+    let structs: Vec<(&str, usize)> = code.iter().flat_map(|(_, lines)| fields_of_structs(lines)).collect();
+    assert!(structs.len() > 1_000, "only {} structs were read", structs.len());
+    let wide: BTreeMap<&str, usize> =
+        structs.into_iter().filter(|(_, fields)| *fields > MAX_FIELDS).collect();
+    assert_eq!(
+        wide,
+        BTreeMap::from_iter(WIDE_STRUCTS.iter().copied()),
+        "make a part with its own methods of fields that belong together; if one has fewer now, lower its number"
+    );
 }
 
 #[test]

@@ -76,9 +76,7 @@ struct QueryDriver {
     /// How the agent ended. Its output is still being read.
     exit: Option<Exit>,
     clean: bool,
-    deadline: Option<Instant>,
-    drain: Option<Instant>,
-    rescue: Option<Instant>,
+    timers: QueryTimers,
     /// Reads the caller's end of input; `None` once the caller is gone.
     asker: Option<Receiver>,
     response: ResponseWriter,
@@ -102,7 +100,10 @@ pub(super) async fn run(ask: AgentQuery) -> io::Result<()> {
     let _ignored = [signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?];
     let mut driver = QueryDriver {
         begun: Instant::now(),
-        deadline: Instant::now().checked_add(machine.first_deadline()),
+        timers: QueryTimers {
+            deadline: Instant::now().checked_add(machine.first_deadline()),
+            ..Default::default()
+        },
         machine,
         agent: None,
         outgoing: Outgoing::default(),
@@ -112,8 +113,6 @@ pub(super) async fn run(ask: AgentQuery) -> io::Result<()> {
         tail: StderrTail::default(),
         exit: None,
         clean: false,
-        drain: None,
-        rescue: None,
         asker: Some(Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?),
         response: ResponseWriter {
             to: Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?,
@@ -210,6 +209,33 @@ async fn writable(pipe: Option<&Sender>) {
     }
 }
 
+/// The times at which something is due.
+#[derive(Default)]
+struct QueryTimers {
+    /// When the question has taken too long.
+    deadline: Option<Instant>,
+    /// When the agent's end is reported although its pipes are open.
+    drain: Option<Instant>,
+    /// When the descendants of a dead guard are ended again.
+    rescue: Option<Instant>,
+}
+
+impl QueryTimers {
+    /// Waits for the first one, and returns which it is.
+    async fn next(&self) -> QueryWake {
+        tokio::select! {
+            () = at(self.deadline) => QueryWake::Deadline,
+            () = at(self.drain) => QueryWake::Drained,
+            () = at(self.rescue) => QueryWake::Rescue,
+        }
+    }
+
+    /// Limits how long the pipes are read after the agent has closed one.
+    fn begin_to_drain(&mut self) {
+        self.drain.get_or_insert(Instant::now() + DRAIN_TIMEOUT);
+    }
+}
+
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -228,9 +254,7 @@ impl QueryDriver {
             () = writable(Some(&self.response.to)), if !self.response.waiting.is_empty() => QueryWake::Readable,
             () = readable(agent.and_then(|agent| agent.status.as_ref())) => QueryWake::Status,
             () = readable(self.asker.as_ref()) => QueryWake::Asker,
-            () = at(self.deadline) => QueryWake::Deadline,
-            () = at(self.drain) => QueryWake::Drained,
-            () = at(self.rescue) => QueryWake::Rescue,
+            wake = self.timers.next() => wake,
             _ = terminate.recv() => QueryWake::Terminated,
             _ = child.recv() => QueryWake::ChildExited,
         }
@@ -252,11 +276,11 @@ impl QueryDriver {
                 PipeChunk::Bytes(_) | PipeChunk::NotNow => {}
             },
             QueryWake::Deadline => {
-                self.deadline = None;
+                self.timers.deadline = None;
                 self.apply(AgentQueryInput::Deadline);
             }
             QueryWake::Drained => {
-                self.drain = None;
+                self.timers.drain = None;
                 match self.exit.take() {
                     Some(exit) => self.ended(exit),
                     None => self.apply(AgentQueryInput::PipeClosed),
@@ -286,7 +310,7 @@ impl QueryDriver {
     fn perform(&mut self, action: AgentQueryAction) {
         match action {
             AgentQueryAction::Send(line) => self.outgoing.push(line),
-            AgentQueryAction::Deadline(after) => self.deadline = Instant::now().checked_add(after),
+            AgentQueryAction::Deadline(after) => self.timers.deadline = Instant::now().checked_add(after),
             AgentQueryAction::CloseInput => self.closes_input = true,
             AgentQueryAction::Terminate => self.signal_guard(guard::TERMINATE),
             AgentQueryAction::Stdout(line) => self.tail.push(&stderr::of_stdout(&line)),
@@ -389,7 +413,7 @@ impl QueryDriver {
 
     /// The agent no longer reads or writes. If it has ended, the guard will report that.
     fn pipe_ended(&mut self) {
-        self.drain.get_or_insert(Instant::now() + DRAIN_TIMEOUT);
+        self.timers.begin_to_drain();
         self.deliver_if_drained();
     }
 
@@ -421,7 +445,7 @@ impl QueryDriver {
             }
             GuardStatus::Exited { code, signal, .. } => {
                 self.exit = Some(Exit { code, signal });
-                self.drain = Some(Instant::now() + DRAIN_TIMEOUT);
+                self.timers.drain = Some(Instant::now() + DRAIN_TIMEOUT);
                 self.deliver_if_drained();
             }
             GuardStatus::Clean { .. } => {
@@ -447,7 +471,7 @@ impl QueryDriver {
     }
 
     fn ended(&mut self, exit: Exit) {
-        self.drain = None;
+        self.timers.drain = None;
         self.apply(AgentQueryInput::AgentExited(exit));
         if self.clean {
             self.apply(AgentQueryInput::TreeEnded);
@@ -456,13 +480,13 @@ impl QueryDriver {
 
     /// Ends the processes in place of a dead guard.
     fn end_descendants(&mut self) {
-        self.rescue = None;
+        self.timers.rescue = None;
         let report = guard::end_descendants(RESCUE_ROUND, &[]);
         if report.clean {
             self.clean = true;
             self.apply(AgentQueryInput::TreeEnded);
         } else {
-            self.rescue = Some(Instant::now() + RESCUE_PAUSE);
+            self.timers.rescue = Some(Instant::now() + RESCUE_PAUSE);
         }
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn command(
         let refusal = match command {
             // Accepted, but perhaps not recorded yet. `Ending` would mean that
             // it was not accepted.
-            RuntimeCommand::Prompt { turn, .. } if turn <= conversation.last_turn => {
-                Refusal::WrongTurn { last: conversation.last_turn }
+            RuntimeCommand::Prompt { turn, .. } if turn <= conversation.turns.last => {
+                Refusal::WrongTurn { last: conversation.turns.last }
             }
             _ => Refusal::Ending,
         };
@@ -105,8 +105,8 @@ pub(super) fn command(
 /// Whether the session can restore everything that ends with the agent.
 fn may_hibernate(conversation: &Conversation, last_turn: u64) -> Result<(), Refusal> {
     let ConversationState::Ready { turn, .. } = &conversation.state else { return Err(Refusal::NotReady) };
-    if conversation.last_turn > last_turn {
-        return Err(Refusal::WrongTurn { last: conversation.last_turn });
+    if conversation.turns.last > last_turn {
+        return Err(Refusal::WrongTurn { last: conversation.turns.last });
     }
     if conversation.storage == Storage::Full {
         return Err(Refusal::StorageFull);

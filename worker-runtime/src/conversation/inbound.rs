@@ -111,8 +111,7 @@ fn notification(conversation: &mut Conversation, method: &str, params: Option<&R
             if kind == children::UPDATE {
                 conversation.children.see(params.get());
             }
-            let (t, kind) = if conversation.replaying && !handshake::is_of_the_present(&kind) {
-                conversation.replayed += 1;
+            let (t, kind) = if conversation.replay.takes(handshake::is_of_the_present(&kind)) {
                 (RecordType::Update, Cow::Borrowed(update::REPLAYED))
             } else {
                 // Children's tool calls too: their permission requests may

@@ -75,3 +75,4 @@ mod elicitation_tests;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod turn_log;

@@ -13,8 +13,10 @@ use super::children::KnownChildSessions;
 use super::effects::Storage;
 use super::requests::client_request::OpenClientRequests;
 use super::requests::question::PendingQuestions;
+use super::start::replay::HistoryReplay;
 use super::start::settings::SessionSettings;
 use super::tool_calls::ToolCalls;
+use super::turn_log::TurnLog;
 use crate::acp::client_operation::ClientOperationStep;
 use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
@@ -198,17 +200,8 @@ pub(crate) struct Conversation {
     pub(super) failed: Option<Error>,
     /// The id of our next request.
     pub(super) next_rpc: u64,
-    /// The last turn that was accepted.
-    pub(super) last_turn: u64,
-    /// A connection, and the last turn whose prompt was refused there on a full disk. A repetition
-    /// on the same connection gets the same answer, because the first one ends the turn.
-    pub(super) refused: Option<(u64, u64)>,
-    /// The canceled turn that late updates belong to.
-    pub(super) late_turn: Option<u64>,
-    /// Whether the agent is replaying the history of a loaded session.
-    pub(super) replaying: bool,
-    /// Number of updates that belonged to a replay.
-    pub(super) replayed: u64,
+    pub(super) turns: TurnLog,
+    pub(super) replay: HistoryReplay,
     /// The agent's first output that was not a message, for the error of a failed start.
     pub(super) first_noise: Option<String>,
     /// When the rate limit ends that the agent reported last as reached.
@@ -218,7 +211,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     pub(crate) fn new(config: ConversationConfig) -> Self {
         Self {
-            last_turn: config.last_turn,
+            turns: TurnLog::after(config.last_turn),
             config,
             state: ConversationState::Starting,
             approvals: PendingQuestions::default(),
@@ -230,10 +223,7 @@ impl Conversation {
             agent: None,
             failed: None,
             next_rpc: 0,
-            refused: None,
-            late_turn: None,
-            replaying: false,
-            replayed: 0,
+            replay: HistoryReplay::default(),
             first_noise: None,
             limit_resets: None,
         }
@@ -263,7 +253,7 @@ impl Conversation {
 
     /// The last turn that was accepted.
     pub(crate) fn last_turn(&self) -> u64 {
-        self.last_turn
+        self.turns.last
     }
 
     /// The turn that is open.
@@ -274,7 +264,7 @@ impl Conversation {
     /// Returns the turn to name in a hello. While records wait for disk space, the end of the last
     /// turn may be among them. The turn stays open until readers can see its end.
     pub(crate) fn open_turn_as_written(&self, records_wait: bool) -> Option<u64> {
-        self.open_turn().or_else(|| (records_wait && self.last_turn > 0).then_some(self.last_turn))
+        self.open_turn().or_else(|| (records_wait && self.turns.last > 0).then_some(self.turns.last))
     }
 
     /// Returns the ids of the open requests.
@@ -346,7 +336,7 @@ impl Conversation {
     /// Returns the turn that progress belongs to: the open one, or a canceled one
     /// that still produces output.
     pub(super) fn attributed_turn(&self) -> Option<u64> {
-        self.open_turn().or(self.late_turn)
+        self.open_turn().or(self.turns.late)
     }
 
     /// Whether nothing besides a turn is open: no question, no client request, no option change.

@@ -37,7 +37,7 @@ pub(super) fn prompt(
     cx: &mut Cx<'_>,
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let PromptParts { turn: number, turn_id, prompt, attachments, change } = given;
-    let (last, full) = (conversation.last_turn, conversation.storage == Storage::Full);
+    let (last, full) = (conversation.turns.last, conversation.storage == Storage::Full);
     let rpc = conversation.next_rpc + 1;
     let takes = conversation.agent.as_ref().map(|agent| agent.capabilities.prompt).unwrap_or_default();
     let ConversationState::Ready { session, turn } = &conversation.state else {
@@ -50,8 +50,8 @@ pub(super) fn prompt(
     if turn.is_some() {
         return Err(Refusal::Busy);
     }
-    if full || conversation.refused == Some((connection, number)) {
-        conversation.refused = Some((connection, number));
+    if full || conversation.turns.has_refused(connection, number) {
+        conversation.turns.refuse(connection, number);
         return Err(Refusal::StorageFull);
     }
     let attached = attachments::blocks(attachments, takes)
@@ -64,8 +64,9 @@ pub(super) fn prompt(
     if let ConversationState::Ready { turn, .. } = &mut conversation.state {
         *turn = Some(OpenTurn { number, rpc, cancel: None, held, login: None });
     }
-    (conversation.next_rpc, conversation.last_turn) = (rpc, number);
-    (conversation.late_turn, conversation.replaying) = (None, false);
+    conversation.next_rpc = rpc;
+    conversation.turns.accept(number);
+    conversation.replay.is_running = false;
     conversation.tool_calls.close_all();
     cx.record(RecordType::Dispatching, Some(number), &Dispatching { turn_id });
     if let Some(millis) = conversation.config.timeouts.turn_ms {

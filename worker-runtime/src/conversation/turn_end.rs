@@ -22,7 +22,7 @@ pub(super) fn end_turn_with(conversation: &mut Conversation, body: &TurnEndBody<
     cx.clear_timer(Timer::CancelGrace);
     cx.clear_timer(Timer::Phase);
     cx.push(ConversationAction::DropPrompt);
-    conversation.late_turn = turn.cancel.is_some().then_some(turn.number);
+    conversation.turns.late = turn.cancel.is_some().then_some(turn.number);
 }
 
 /// The definition's options are set: sends the prompt that was held.

@@ -27,6 +27,20 @@ pub(crate) struct ConfigFlag {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// `--text`, `--text-file` and `--text-stdin`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TextFlags {
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub(crate) text_stdin: bool,
+}
+
 /// `--cwd` of commands about an existing worker.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CwdFlag {

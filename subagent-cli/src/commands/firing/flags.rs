@@ -6,7 +6,7 @@ use clap::Args;
 use subagent_protocol::schedule::Overlap;
 
 use crate::command_line::flags::start::WorktreeFlags;
-use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, TextFlags, path};
 
 /// What is started, and how firings are handled.
 #[derive(Debug, Args)]
@@ -29,15 +29,8 @@ pub(crate) struct FiringFlagsArgs {
     /// The worker that gets the text as a message
     #[arg(long, value_name = "WORKER")]
     pub(crate) send: Option<String>,
-    /// The text (for complex text use --text-file or --text-stdin)
-    #[arg(long)]
-    pub(crate) text: Option<String>,
-    /// Read the text from a file
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub(crate) text_file: Option<PathBuf>,
-    /// Read the text from stdin
-    #[arg(long)]
-    pub(crate) text_stdin: bool,
+    #[command(flatten)]
+    pub(crate) text: TextFlags,
     /// The launcher of an agent that names none [default: the config's]
     #[arg(long, value_name = "NAME")]
     pub(crate) launcher: Option<String>,

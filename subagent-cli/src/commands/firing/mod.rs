@@ -31,13 +31,7 @@ pub(crate) fn add<T: serde::Serialize>(
     path: &str,
     request: impl FnOnce(ControllerChoice, ScheduledWork) -> T,
 ) -> Result<Value> {
-    let sources = TextSources {
-        flag: args.text,
-        file: present_path(args.text_file),
-        stdin: args.text_stdin,
-        argument: args.prompt,
-        ..TextSources::default()
-    };
+    let sources = TextSources { argument: args.prompt, ..args.text.into() };
     let placement = TaskPlacement {
         sandbox: present(args.sandbox),
         cwd: present_path(args.cwd),

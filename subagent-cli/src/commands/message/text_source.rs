@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use crate::command_line::flags::TextFlags;
+use crate::context::present_path;
 use crate::failure::{Failure, Result};
 use crate::input::read_text;
 use crate::output::complain;
@@ -36,6 +38,13 @@ pub(crate) struct TextSources {
 pub(crate) struct SourcedText {
     pub(crate) text: String,
     pub(crate) from_command_line: bool,
+}
+
+impl From<TextFlags> for TextSources {
+    fn from(flags: TextFlags) -> Self {
+        let TextFlags { text, text_file, text_stdin } = flags;
+        Self { flag: text, file: present_path(text_file), stdin: text_stdin, ..Self::default() }
+    }
 }
 
 impl TextSources {

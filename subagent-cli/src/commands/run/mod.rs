@@ -32,7 +32,7 @@ use self::reports::{Reports, RunDescription};
 use self::sink::RunPrinter;
 use crate::client::{DaemonClient, block_on};
 use crate::command_line::flags::start::StartFlags;
-use crate::command_line::flags::{JsonFlag, path};
+use crate::command_line::flags::{JsonFlag, TextFlags, path};
 use crate::command_line::numbers::age;
 use crate::commands::message::text_source::{SourcedText, TextSources};
 use crate::commands::message::{attachments, shell_expansion};
@@ -108,15 +108,8 @@ pub(crate) struct RunArgs {
     /// Reject what no rule allows instead of asking
     #[arg(long)]
     pub(crate) no_ask: bool,
-    /// The text (for complex text use --text-file or --text-stdin)
-    #[arg(long)]
-    pub(crate) text: Option<String>,
-    /// Read the text from a file
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub(crate) text_file: Option<PathBuf>,
-    /// Read the text from stdin
-    #[arg(long)]
-    pub(crate) text_stdin: bool,
+    #[command(flatten)]
+    pub(crate) text: TextFlags,
     /// Attach a file; can be repeated
     ///
     /// Text, a picture or sound is sent as content, any other file as a link.
@@ -186,14 +179,7 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     let is_argument = prompt.is_some();
     // All that may be wrong with the command itself is known before anything is started.
     let schema = present_path(args.result_schema).map(|path| schema::read(&path)).transpose()?;
-    let sources = TextSources {
-        input: None,
-        flag: args.text,
-        argument: prompt,
-        file: present_path(args.text_file),
-        stdin: args.text_stdin,
-        takes_pipe: true,
-    };
+    let sources = TextSources { argument: prompt, takes_pipe: true, ..args.text.into() };
     let SourcedText { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { shell_expansion::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && form == RunOutputFormat::Text {

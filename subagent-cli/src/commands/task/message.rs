@@ -7,9 +7,9 @@ use subagent_protocol::api::MessageTask;
 
 use super::one_task::{asked, named, submitter};
 use crate::client::segment;
-use crate::command_line::flags::{CwdFlag, JsonFlag, path};
+use crate::command_line::flags::{CwdFlag, JsonFlag, TextFlags, path};
 use crate::commands::message::text_source::TextSources;
-use crate::context::{CliContext, present, present_path};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
@@ -28,15 +28,8 @@ pub(crate) struct TaskMessageArgs {
     /// Its name or id
     #[arg(value_name = "TASK", required_unless_present = "input")]
     pub(crate) task: Option<String>,
-    /// The text (for complex text use --text-file or --text-stdin)
-    #[arg(long)]
-    pub(crate) text: Option<String>,
-    /// Read the text from a file
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub(crate) text_file: Option<PathBuf>,
-    /// Read the text from stdin
-    #[arg(long)]
-    pub(crate) text_stdin: bool,
+    #[command(flatten)]
+    pub(crate) text: TextFlags,
     /// Let it be the task's last turn; one that has not begun is canceled at once
     #[arg(long)]
     pub(crate) cancel: bool,
@@ -66,13 +59,7 @@ pub(super) fn run(args: TaskMessageArgs, context: &CliContext) -> Result<CliOutc
     let Some(task) = present(args.task).or_else(|| input.text("task")) else {
         return Err(Failure::input("no task: give its name or id, or task in --input"));
     };
-    let sources = TextSources {
-        input: input.text("text"),
-        flag: args.text,
-        file: present_path(args.text_file),
-        stdin: args.text_stdin,
-        ..TextSources::default()
-    };
+    let sources = TextSources { input: input.text("text"), ..args.text.into() };
     let request = MessageTask {
         message: sources.read()?.text,
         cancel: input.flag("cancel").unwrap_or(args.cancel),

@@ -13,7 +13,7 @@ use super::failed::failure;
 use super::one_task::value;
 use crate::client::{ApiRequest, DaemonClient, REQUEST_LIMIT, TaskWait, block_on, segment};
 use crate::command_line::flags::start::WorktreeFlags;
-use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
+use crate::command_line::flags::{ConfigFlag, JsonFlag, TextFlags, path};
 use crate::command_line::numbers::{age, count};
 use crate::commands::message::text_source::TextSources;
 use crate::commands::waiting::signals::{Interruptions, end_by};
@@ -48,63 +48,23 @@ pub(crate) struct TaskRunArgs {
     /// More definitions: a JSON object of names and definitions with a `prompt`
     #[arg(long, value_name = "JSON")]
     pub(crate) agents: Option<String>,
-    /// The text (for complex text use --text-file or --text-stdin)
-    #[arg(long)]
-    pub(crate) text: Option<String>,
-    /// Read the text from a file
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub(crate) text_file: Option<PathBuf>,
-    /// Read the text from stdin
-    #[arg(long)]
-    pub(crate) text_stdin: bool,
-    /// The same in three to five words
-    #[arg(long, value_name = "WORDS")]
-    pub(crate) description: Option<String>,
-    /// A name for the task [default: made of the description]
-    #[arg(long)]
-    pub(crate) name: Option<String>,
-    /// Do not wait for the result
-    #[arg(long)]
-    pub(crate) background: bool,
-    /// Exit with 15 at the first question, also of a task below; the task goes on
-    #[arg(long, conflicts_with = "background")]
-    pub(crate) no_wait_for_answers: bool,
-    /// At a terminal: say which command answers instead of asking
-    #[arg(long)]
-    pub(crate) no_ask: bool,
+    #[command(flatten)]
+    pub(crate) text: TextFlags,
+    #[command(flatten)]
+    pub(crate) called: TaskNameFlags,
+    #[command(flatten)]
+    pub(crate) waiting: TaskWaitFlags,
     /// The launcher of an agent that names none [default: the config's]
     #[arg(long, value_name = "NAME")]
     pub(crate) launcher: Option<String>,
     #[command(flatten)]
     pub(crate) worktree: WorktreeFlags,
-    /// The model in place of the definition's
-    #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// Added to the agent's own prompt
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) system_prompt: Option<String>,
-    /// A tool that is not denied, of those that the agent has; can be repeated
-    #[arg(long, value_name = "TOOL")]
-    pub(crate) allowed_tool: Vec<String>,
-    /// A tool that is denied; can be repeated
-    #[arg(long, value_name = "TOOL")]
-    pub(crate) disallowed_tool: Vec<String>,
-    /// What it may reach: a sandbox of the config, shared_ro, isolated, shared_rw or none
-    /// [default: the launcher's, else the config's]
-    ///
-    /// A task of an agent takes shared_ro, isolated and shared_rw alone, and never gets more than the definition gives.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) sandbox: Option<String>,
-    /// Where it runs: a placement of the config, or local
-    /// [default: the launcher's, else the config's]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) on: Option<String>,
-    /// Maximum number of tool calls
-    #[arg(long, value_name = "N", value_parser = count)]
-    pub(crate) max_steps: Option<u64>,
-    /// Maximum time of the task, as 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = age)]
-    pub(crate) timeout: Option<u64>,
+    #[command(flatten)]
+    pub(crate) overrides: TaskOverrideFlags,
+    #[command(flatten)]
+    pub(crate) place: TaskPlaceFlags,
+    #[command(flatten)]
+    pub(crate) limits: TaskLimitFlags,
     /// The controller that owns the task [default: the workspace's]
     #[arg(long, value_name = "ID")]
     pub(crate) controller_id: Option<String>,
@@ -118,6 +78,74 @@ pub(crate) struct TaskRunArgs {
     pub(crate) config: ConfigFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
+}
+
+/// What the task is called.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TaskNameFlags {
+    /// The same in three to five words
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) description: Option<String>,
+    /// A name for the task [default: made of the description]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
+/// Whether the command waits for the task, and for answers.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TaskWaitFlags {
+    /// Do not wait for the result
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// Exit with 15 at the first question, also of a task below; the task goes on
+    #[arg(long, conflicts_with = "background")]
+    pub(crate) no_wait_for_answers: bool,
+    /// At a terminal: say which command answers instead of asking
+    #[arg(long)]
+    pub(crate) no_ask: bool,
+}
+
+/// What replaces parts of the definition.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TaskOverrideFlags {
+    /// The model in place of the definition's
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Added to the agent's own prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system_prompt: Option<String>,
+    /// A tool that is not denied, of those that the agent has; can be repeated
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) allowed_tool: Vec<String>,
+    /// A tool that is denied; can be repeated
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) disallowed_tool: Vec<String>,
+}
+
+/// Where the task runs, and what it may reach.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TaskPlaceFlags {
+    /// What it may reach: a sandbox of the config, shared_ro, isolated, shared_rw or none
+    /// [default: the launcher's, else the config's]
+    ///
+    /// A task of an agent takes shared_ro, isolated and shared_rw alone, and never gets more than the definition gives.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sandbox: Option<String>,
+    /// Where it runs: a placement of the config, or local
+    /// [default: the launcher's, else the config's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) on: Option<String>,
+}
+
+/// Limits of the task.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TaskLimitFlags {
+    /// Maximum number of tool calls
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) max_steps: Option<u64>,
+    /// Maximum time of the task, as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) timeout: Option<u64>,
 }
 
 /// The keys of `--input`, each with its flags.
@@ -146,30 +174,24 @@ pub(super) fn run(args: TaskRunArgs, context: &CliContext) -> Result<CliOutcome>
     let input =
         InputObject::load(args.input.as_deref(), INPUT, &context.typed).map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
-    let sources = TextSources {
-        input: input.text("text"),
-        flag: args.text,
-        file: present_path(args.text_file),
-        stdin: args.text_stdin,
-        ..TextSources::default()
-    };
+    let sources = TextSources { input: input.text("text"), ..args.text.into() };
     let texts = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
-    let (no_wait, asks) = (args.no_wait_for_answers, !args.no_ask);
-    let background = input.flag("background").unwrap_or(args.background);
+    let (no_wait, asks) = (args.waiting.no_wait_for_answers, !args.waiting.no_ask);
+    let background = input.flag("background").unwrap_or(args.waiting.background);
     let mut task = RunTask {
         agent: either(args.agent, "agent"),
         prompt: sources.read()?.text,
-        description: either(args.description, "description"),
-        name: either(args.name, "name"),
+        description: either(args.called.description, "description"),
+        name: either(args.called.name, "name"),
         mode: background.then_some(TaskMode::Background),
         metadata: input.object("metadata").unwrap_or_default(),
         overrides: TaskOverrides {
-            system_prompt: either(args.system_prompt, "systemPrompt"),
-            allowed_tools: texts(args.allowed_tool, "allowedTools"),
-            disallowed_tools: texts(args.disallowed_tool, "disallowedTools"),
-            model: either(args.model, "model"),
-            max_steps: args.max_steps.or_else(|| input.count("maxSteps")),
-            timeout_ms: match args.timeout {
+            system_prompt: either(args.overrides.system_prompt, "systemPrompt"),
+            allowed_tools: texts(args.overrides.allowed_tool, "allowedTools"),
+            disallowed_tools: texts(args.overrides.disallowed_tool, "disallowedTools"),
+            model: either(args.overrides.model, "model"),
+            max_steps: args.limits.max_steps.or_else(|| input.count("maxSteps")),
+            timeout_ms: match args.limits.timeout {
                 Some(seconds) => Some(seconds.saturating_mul(1000)),
                 None => whole_seconds(&input)?.map(|seconds| seconds.saturating_mul(1000)),
             },
@@ -179,8 +201,8 @@ pub(super) fn run(args: TaskRunArgs, context: &CliContext) -> Result<CliOutcome>
         manager: None,
     };
     let placement = TaskPlacement {
-        sandbox: either(args.sandbox, "sandbox"),
-        on: either(args.on, "placement"),
+        sandbox: either(args.place.sandbox, "sandbox"),
+        on: either(args.place.on, "placement"),
         cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         config: args.config.config,
         launcher: either(args.launcher, "launcher"),

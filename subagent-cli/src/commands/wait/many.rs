@@ -21,14 +21,14 @@ pub(super) fn run(
     input: &InputObject,
     context: &CliContext,
 ) -> Result<CliOutcome> {
-    let until = args.until.or_else(|| input.text("until"));
+    let until = args.events.until.or_else(|| input.text("until"));
     Until::parse(until.as_deref())?;
     choice.ask()?;
     let no_progress = input.seconds("noProgressTimeoutSeconds").unwrap_or(args.no_progress_timeout_seconds);
     if no_progress > 0.0 {
         return Err(Failure::argument("--no-progress-timeout-seconds is for a wait for one worker"));
     }
-    if present(args.from_event_id).or_else(|| input.text("fromEventId")).is_some() {
+    if present(args.events.from_event_id).or_else(|| input.text("fromEventId")).is_some() {
         return Err(Failure::argument(
             "--from-event-id is the cursor of one worker; leave it out, without --until nothing is missed",
         ));
@@ -47,7 +47,7 @@ pub(super) fn run(
     for worker_id in &named {
         named_worker(worker_id, &workspace)?;
     }
-    let include_history = !input.flag("afterLatest").unwrap_or(!args.include_history);
+    let include_history = !input.flag("afterLatest").unwrap_or(!args.events.include_history);
     let timeout_seconds =
         args.timeout.or_else(|| input.seconds("timeoutSeconds")).unwrap_or(args.timeout_seconds);
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };

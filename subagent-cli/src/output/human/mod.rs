@@ -2,27 +2,15 @@
 //! report. A type without one, and data of another shape, are shown as the contract's lines. Nothing
 //! is decided here but how things look.
 
+mod automation;
 mod budgets;
-mod checks;
-mod content;
 mod controllers;
-mod doctor;
-mod event;
+mod conversation;
 mod failure;
-mod hooks;
-mod inbox;
-mod installed;
 mod overview;
-mod questions;
-mod registry;
 mod removal;
-mod schedules;
-mod sentences;
-mod story;
-mod stream;
+mod setup;
 mod tasks;
-mod triggers;
-mod turns;
 pub mod used;
 mod usual;
 mod view;
@@ -36,16 +24,19 @@ use subagent_protocol::api::{ApprovalShown, StoryItem};
 use super::page::wrap;
 use super::style::Style;
 use super::terminal::OutputTerminal;
+use automation::{hooks, schedules, triggers};
+use conversation::{inbox, questions, story, turns};
+use setup::{checks, doctor, installed, registry};
 use subagent_protocol::clean::clean;
 use view::PageRenderer;
 
-pub use content::Detail;
+pub use automation::schedules::{when, work};
+pub use automation::triggers::source;
+pub use conversation::content::Detail;
+pub use conversation::questions::{FormFieldView, FormSchema, answer};
+pub use conversation::stream::WatchPage;
 pub use failure::failure;
 pub use overview::{CountedChanges, CountedOverview, doing};
-pub use questions::{FormFieldView, FormSchema, answer};
-pub use schedules::{when, work};
-pub use stream::WatchPage;
-pub use triggers::source;
 pub use view::{called, named, now};
 
 /// A result for this terminal. `text` is what it is elsewhere.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{AgentView, Doing, QueueView, TaskView, WorkerOverview};
 
-use super::questions::open;
+use super::conversation::questions::open;
 use super::view::{PageRenderer, called, optional, shown as value};
 use super::workers::{placement, sandbox, tokens};
 use crate::output::advice;

@@ -18,10 +18,10 @@ use subagent_protocol::state::{OnRateLimit, QuestionKind, WorkerState};
 use subagent_protocol::time::Timestamp;
 
 use super::budgets;
-use super::event::write as write_event;
-use super::questions::{answering, elicitation, open};
+use super::conversation::event::write as write_event;
+use super::conversation::questions::{answering, elicitation, open};
+use super::conversation::turns::{AskedApproval, approval};
 use super::removal::bytes;
-use super::turns::{AskedApproval, approval};
 use super::usual::text;
 use super::view::{Named, PageRenderer, called, optional, shown as value};
 use super::worktrees;

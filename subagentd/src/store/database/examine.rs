@@ -10,7 +10,8 @@ use subagent_protocol::api::ExaminedDatabase;
 use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
-use crate::store::rows::{self, RowId, WORKER_COLUMNS, WORKER_TABLES, WorkerRow};
+use crate::store::rows::{self, RowId};
+use crate::store::workers::row::{WORKER_COLUMNS, WORKER_TABLES, WorkerRow};
 use crate::store::{Store, open_for_reading};
 
 /// Maximum number of reported problems: one damaged page can cause thousands.

@@ -111,7 +111,7 @@ fn payload(connection: &Connection, worker: &crate::store::WorkerRow, end: Trigg
     };
     let mut payload = json!({
         "worker": worker.worker_id,
-        "label": worker.label,
+        "label": worker.agent.label,
         "status": end.status,
         "turnId": end.turn.map(|(turn_id, _)| turn_id),
         "text": text,

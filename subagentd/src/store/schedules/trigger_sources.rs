@@ -82,7 +82,7 @@ pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Op
         return Err(error);
     }
     let worker = workers::names::id_of(connection, worker)?;
-    match tasks::of_worker(connection, &worker)?.map(|task| task.outcome) {
+    match tasks::of_worker(connection, &worker)?.map(|task| task.end.outcome) {
         Some(Some(outcome)) => {
             let message = format!("the task {worker} has ended already ({outcome})");
             Err(Error::new(Code::InvalidArgument, message).with("field", "source").with("workerId", worker))

@@ -7,8 +7,9 @@ use subagent_protocol::delegation::TTL_HOURS;
 use subagent_protocol::time::Timestamp;
 
 use crate::store::WorkerRow;
-use crate::store::rows::{self, WORKER_COLUMNS, WORKER_TABLES};
+use crate::store::rows;
 use crate::store::tx::Tx;
+use crate::store::workers::row::{WORKER_COLUMNS, WORKER_TABLES};
 
 const HOUR: i64 = 3_600_000;
 /// Retention of an unfinished task after its root was removed.

@@ -10,25 +10,28 @@ pub(crate) mod limits;
 pub(crate) mod places;
 pub(crate) mod prune;
 pub(crate) mod results;
+mod row;
 pub(crate) mod transcripts;
 
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 use subagent_core::model::{Fact, TaskEnding};
 use subagent_core::task::{folded, made_name};
-use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus};
+use subagent_protocol::api::{TaskMerge, TaskMode};
 use subagent_protocol::data::EventData;
 use subagent_protocol::data::tasks::SubagentSpawned;
 use subagent_protocol::delegation::TaskLimits;
-use subagent_protocol::details::Details;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::rows::{self, RowId, WorkerRow};
+use super::WorkerRow;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{facts, workers};
 use below::TaskSelection;
+use row::SELECT;
+pub(crate) use row::TaskRow;
 
 /// A task to store with its worker.
 #[derive(Debug, Clone)]
@@ -273,111 +276,6 @@ pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::P
     rows::one(connection, sql, params, |row| row.get(0))
 }
 
-/// A task as stored, with values looked up from its worker.
-#[derive(Debug, Clone)]
-pub(crate) struct TaskRow {
-    pub(crate) task_id: WorkerId,
-    pub(crate) parent_id: Option<WorkerId>,
-    pub(crate) root_id: Option<WorkerId>,
-    pub(crate) depth: u32,
-    pub(crate) name: String,
-    pub(crate) path: Vec<String>,
-    pub(crate) agent: Option<String>,
-    pub(crate) description: String,
-    pub(crate) prompt: String,
-    pub(crate) mode: TaskMode,
-    pub(crate) terms: String,
-    pub(crate) metadata: Value,
-    pub(crate) runs: u64,
-    pub(crate) steps: u64,
-    pub(crate) tool_calls: u64,
-    pub(crate) outcome: Option<TaskStatus>,
-    pub(crate) error: Option<Error>,
-    pub(crate) result: Option<String>,
-    pub(crate) created_at: Timestamp,
-    pub(crate) started_at: Option<Timestamp>,
-    pub(crate) completed_at: Option<Timestamp>,
-    pub(crate) archived_at: Option<Timestamp>,
-    pub(crate) launcher: String,
-    /// For an open turn: whether its prompt may have been sent.
-    pub(crate) open: Option<bool>,
-    /// Whether a question is open.
-    pub(crate) asks: bool,
-    pub(crate) details: Details,
-    /// Tokens used by its own worker, if known.
-    pub(crate) tokens: Option<u64>,
-    /// Whether its agent ever had a session.
-    pub(crate) had_session: bool,
-    /// Whether its worker has queued messages.
-    pub(crate) waits: bool,
-    /// The parent's turn that submitted or continued it.
-    pub(crate) parent_turn: Option<TurnId>,
-    /// Time of the last change of the task or its worker.
-    pub(crate) updated_at: Timestamp,
-    /// The last merge of its files, in its present run.
-    pub(crate) merge: Option<TaskMerge>,
-}
-
-impl TaskRow {
-    /// Derives the status that users see.
-    pub(crate) fn status(&self) -> TaskStatus {
-        match (self.outcome, self.open, self.asks) {
-            (Some(outcome), ..) => outcome,
-            (None, None, _) if self.waits => TaskStatus::Queued,
-            // Its last turn has ended, and the result is being checked.
-            (None, None, _) => TaskStatus::Running,
-            (None, Some(_), true) => TaskStatus::WaitingApproval,
-            (None, Some(false), false) => TaskStatus::Spawning,
-            (None, Some(true), false) => TaskStatus::Running,
-        }
-    }
-
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let at = |index: usize| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
-        let known = |index: usize| -> rusqlite::Result<Option<WorkerId>> {
-            Ok(row.get::<_, Option<String>>(index)?.and_then(|id| id.parse().ok()))
-        };
-        let json = |index: usize| row.get::<_, Option<String>>(index);
-        Ok(Self {
-            task_id: rows::parsed(row, 0)?,
-            parent_id: known(1)?,
-            root_id: known(2)?,
-            depth: row.get(3)?,
-            name: row.get(4)?,
-            path: json(5)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
-            agent: row.get(6)?,
-            description: row.get(7)?,
-            prompt: row.get(8)?,
-            mode: rows::word(row, 9, TaskMode::parse)?,
-            terms: row.get(10)?,
-            metadata: json(11)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
-            runs: rows::unsigned(row, 12)?,
-            steps: rows::unsigned(row, 13)?,
-            tool_calls: rows::unsigned(row, 14)?,
-            outcome: match json(15)? {
-                None => None,
-                Some(_) => Some(rows::word(row, 15, TaskStatus::parse)?),
-            },
-            error: error(row, 16)?,
-            result: row.get(17)?,
-            created_at: Timestamp(row.get(18)?),
-            started_at: at(19)?,
-            completed_at: at(20)?,
-            archived_at: at(21)?,
-            launcher: row.get(22)?,
-            open: json(23)?.map(|dispatched| dispatched != "no"),
-            asks: row.get(24)?,
-            details: json(25)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
-            tokens: row.get::<_, Option<i64>>(26)?.map(i64::unsigned_abs),
-            had_session: row.get(27)?,
-            waits: row.get(28)?,
-            parent_turn: turn(row, 29)?,
-            updated_at: Timestamp(row.get(30)?),
-            merge: merge(row, 31)?,
-        })
-    }
-}
-
 /// Whether more than its last turn is between a task `t` and its completion: a schema to meet, or files to merge.
 pub(super) const COMPLETES_LATER: &str = "(coalesce(json_type(t.terms, '$.resultSchema'), 'null') <> 'null'
      OR coalesce(t.terms ->> '$.writeBack', 0))";
@@ -392,23 +290,6 @@ macro_rules! parent_turn {
     };
 }
 pub(super) use parent_turn;
-
-const SELECT: &str = concat!(
-    "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
-        t.prompt, t.mode, t.terms, t.metadata, t.runs, t.steps, t.tool_calls, t.outcome, t.error, t.result, t.created_at,
-        t.started_at, t.completed_at, t.archived_at, w.launcher,
-        (SELECT u.dispatched FROM turns u WHERE u.worker = t.worker AND u.status = 'accepted'),
-        EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0),
-        w.details, (SELECT CASE WHEN own ->> '$.tokensKnown' > 0 THEN own ->> '$.tokens' END
-           FROM (SELECT coalesce(account -> '$.own', account) AS own FROM accounts WHERE scope = 'worker' AND key = t.worker)),
-        w.session_id IS NOT NULL, EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker),
-        ",
-    parent_turn!(),
-    ",
-        max(t.created_at, coalesce(t.started_at, 0), coalesce(t.completed_at, 0), coalesce(t.archived_at, 0),
-          coalesce((SELECT e.at FROM events e WHERE e.worker = t.worker AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1), 0)), t.merged
-     FROM tasks t JOIN workers w ON w.id = t.worker"
-);
 
 /// A filter for tasks.
 #[derive(Debug, Clone, Default)]
@@ -473,7 +354,7 @@ pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<
 pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Result<String> {
     let sql = "SELECT name FROM tasks WHERE worker = ?1";
     let named: Option<String> = rows::optional(connection, sql, [worker.id.0], |row| row.get(0))?;
-    let label = || Some(worker.label.clone()).filter(|label| !label.is_empty());
+    let label = || Some(worker.agent.label.clone()).filter(|label| !label.is_empty());
     Ok(named.or_else(label).unwrap_or_else(|| worker.worker_id.to_string()))
 }
 
@@ -517,7 +398,7 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
             completes_later: row.get(8)?,
             asked_again: row.get(9)?,
             cause: error(row, 10)?,
-            merge: merge(row, 11)?,
+            merge: row::json(row, 11)?,
             parent_turn: turn(row, 12)?,
         })
     })
@@ -528,11 +409,6 @@ pub(super) fn turn(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TurnI
 }
 
 pub(super) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Error>> {
-    let text: Option<String> = row.get(index)?;
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
-}
-
-fn merge(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TaskMerge>> {
     let text: Option<String> = row.get(index)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }

@@ -29,7 +29,7 @@ pub(crate) fn archived(connection: &Connection, up_to: Timestamp) -> Result<Vec<
     let mut is_above = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let mut found = Vec::new();
     for task in tasks::list(connection, &query)? {
-        if task.archived_at.is_some_and(|at| at <= up_to) {
+        if task.times.archived_at.is_some_and(|at| at <= up_to) {
             let is_above =
                 is_above.query_row([task.task_id.as_str()], |row| row.get(0)).map_err(StoreError::from)?;
             found.push(Archived { task, is_above });

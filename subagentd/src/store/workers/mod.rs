@@ -4,6 +4,7 @@ pub(crate) mod child_sessions;
 pub(crate) mod details;
 pub(crate) mod names;
 pub(crate) mod rest;
+pub(crate) mod row;
 
 use rusqlite::{Connection, params};
 use subagent_core::model::{
@@ -17,8 +18,9 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind, Q
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
+use self::row::{WORKER_COLUMNS, WORKER_TABLES, WorkerRow};
 use super::error::StoreError;
-use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WORKER_TABLES, WorkerRow};
+use super::rows::{self, Cursor, NewWorker, RowId};
 use super::turns::queue;
 use super::tx::{Tx, signed};
 
@@ -84,9 +86,9 @@ fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
 /// Stores the rules' state and the journal position.
 pub(crate) fn update(tx: &Tx<'_>, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
     let (hibernation, idle_seconds) = match worker.hibernation {
-        Hibernation::None => (rows::HIBERNATION[0], 0),
-        Hibernation::Wanted { idle_seconds } => (rows::HIBERNATION[1], idle_seconds),
-        Hibernation::Begun => (rows::HIBERNATION[2], 0),
+        Hibernation::None => (row::HIBERNATION[0], 0),
+        Hibernation::Wanted { idle_seconds } => (row::HIBERNATION[1], idle_seconds),
+        Hibernation::Begun => (row::HIBERNATION[2], 0),
     };
     tx.execute(
         "UPDATE workers SET state = ?2, last_turn = ?3, updated_at = ?4, restart = ?5,
@@ -324,12 +326,12 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         state,
         link: RuntimeStatus::None,
         approvals,
-        last_turn: row.last_turn,
+        last_turn: row.rules.last_turn,
         known_turn: known_turn.unwrap_or(0).unsigned_abs(),
-        restart: row.restart,
-        hibernation: row.hibernation,
-        queue: Queue { turns: queue::ids(connection, row.id)?, paused: row.queue_pause, gated: false },
-        parking: row.parking,
+        restart: row.rules.restart,
+        hibernation: row.rules.hibernation,
+        queue: Queue { turns: queue::ids(connection, row.id)?, paused: row.rules.queue_pause, gated: false },
+        parking: row.rules.parking,
     })
 }
 

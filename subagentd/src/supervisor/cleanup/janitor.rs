@@ -182,13 +182,13 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
 async fn expire_events(shared: &SupervisorState, row: &WorkerRow, cutoff: Timestamp) -> Result<bool> {
     let id = row.id;
     let mark = shared.store.read(move |connection| retention::expirable(connection, id, cutoff)).await?;
-    if mark > row.expired_seq {
+    if mark > row.history.expired_seq {
         shared.store.write(Durability::Full, 1, move |tx| retention::mark_expired(tx, id, mark)).await?;
         subagent_failpoint::hit("expire.after_mark");
     }
     // Also deletes up to an old mark: the previous daemon may have been killed, or rows may no
     // longer be needed.
-    let mark = mark.max(row.expired_seq);
+    let mark = mark.max(row.history.expired_seq);
     if mark == 0 {
         return Ok(false);
     }

@@ -78,7 +78,7 @@ async fn remove_now(
     let removed = WorkerRemoved {
         worker_id: row.worker_id.clone(),
         controller_id: row.controller_id.clone(),
-        stopped_at: row.stopped_at.unwrap_or(row.updated_at),
+        stopped_at: row.history.ended_at(),
         removed_at: entropy::now(),
     };
     subagent_failpoint::hit("remove.before_mark");
@@ -261,7 +261,7 @@ pub(crate) async fn retention_cutoff(
 /// Returns all workers that were stopped before the cutoff.
 pub(crate) async fn stopped_before(supervisor: &Supervisor, cutoff: Timestamp) -> Result<Vec<WorkerRow>> {
     let mut rows = supervisor.shared.store.read(|connection| workers::list(connection, None)).await?;
-    rows.retain(|row| row.state == "stopped" && row.stopped_at.unwrap_or(row.updated_at) < cutoff);
+    rows.retain(|row| row.state == "stopped" && row.history.ended_at() < cutoff);
     Ok(rows)
 }
 
@@ -280,8 +280,8 @@ pub(crate) async fn measured(supervisor: &Supervisor, row: &WorkerRow) -> Result
     Ok(PrunedWorker {
         worker_id: row.worker_id.clone(),
         controller_id: row.controller_id.clone(),
-        label: row.label.clone(),
-        stopped_at: row.stopped_at.unwrap_or(row.updated_at),
+        label: row.agent.label.clone(),
+        stopped_at: row.history.ended_at(),
         events: size.events,
         bytes: size.bytes + orphaned_files::bytes_of(&supervisor.shared, row.worker_id.as_str()).await,
     })

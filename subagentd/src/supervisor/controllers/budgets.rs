@@ -37,7 +37,7 @@ pub(crate) async fn worker_budget(supervisor: &Supervisor, worker: &str) -> Resu
     let id = row.id;
     let accounts = supervisor.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
     let budget = accounts.worker.view(steady(entropy::now()));
-    Ok(WorkerBudget { worker_id: row.worker_id, label: row.label, budget })
+    Ok(WorkerBudget { worker_id: row.worker_id, label: row.agent.label, budget })
 }
 
 /// Changes the shared budget of a controller's workers.
@@ -90,7 +90,7 @@ pub(crate) async fn change_worker_budget(
     };
     let (reply, answer) = oneshot::channel::<Result<Value>>();
     let order =
-        LimitOrder { owner: owner.clone(), key: key.clone(), change, label: row.label.clone(), reply };
+        LimitOrder { owner: owner.clone(), key: key.clone(), change, label: row.agent.label.clone(), reply };
     let sent = handle.send(ActorMessage::Limits(Box::new(order)));
     let answer = match answer.await {
         Ok(answer) => answer,

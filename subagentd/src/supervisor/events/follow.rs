@@ -193,7 +193,7 @@ pub(crate) async fn follow(
         let news = live.map(|handle| handle.follow());
         FollowUntil::WithWorker { news, ending: supervisor.shared.ending.subscribe() }
     } else {
-        let last = match (sight, row.has_tasks) {
+        let last = match (sight, row.agent.has_tasks) {
             (EventScope::Alone, _) | (_, false) => events::last_seq,
             (_, true) => |connection: &Connection, _| events::all::last_seq(connection),
         };
@@ -207,7 +207,7 @@ pub(crate) async fn follow(
         after,
         floor: 0,
         end,
-        below: TasksBelow::new(sight, row.has_tasks, gives, newest_task_event, news),
+        below: TasksBelow::new(sight, row.agent.has_tasks, gives, newest_task_event, news),
         raw,
     })
 }

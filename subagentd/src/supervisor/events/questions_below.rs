@@ -37,7 +37,7 @@ impl QuestionsBelow {
         Self {
             store: store.clone(),
             worker: row.id,
-            has_tasks: row.has_tasks,
+            has_tasks: row.agent.has_tasks,
             gives: handle.map(|handle| handle.gives.subscribe()),
             asked: store.asked(),
             after,

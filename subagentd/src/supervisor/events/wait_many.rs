@@ -81,7 +81,7 @@ pub(crate) async fn wait_many(
         items.push(WaitedWorker {
             worker_id: row.worker_id.clone(),
             name: row.name.clone(),
-            label: row.label.clone(),
+            label: row.agent.label.clone(),
             outcome,
             state,
             matched_event,

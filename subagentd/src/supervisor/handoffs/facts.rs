@@ -85,7 +85,7 @@ pub(super) fn gather(
         up_to: EventId(up_to),
         turns,
         // Includes turns whose events were deleted.
-        turns_in_all: row.last_turn,
+        turns_in_all: row.rules.last_turn,
         texts,
         work: gathering.finish(),
         pending: pending.collect(),
@@ -105,10 +105,10 @@ fn source(connection: &Connection, row: WorkerRow) -> HandoffSource {
         worker_id: row.worker_id.as_str().to_owned(),
         controller_id: row.controller_id.as_str().to_owned(),
         launcher: row.launcher,
-        role: row.role,
+        role: row.agent.role,
         cwd: row.cwd,
-        label: row.label,
-        last_error: row.last_error.map(|error| error.to_string()),
+        label: row.agent.label,
+        last_error: row.rules.last_error.map(|error| error.to_string()),
     }
 }
 

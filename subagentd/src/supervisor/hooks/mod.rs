@@ -222,13 +222,13 @@ pub(super) async fn prompt_to(
     let (id, worker_id) = (row.id, row.worker_id.clone());
     let read = shared.store.read(move |connection| {
         let task = hook_events::task(connection, id, &worker_id)?;
-        Ok((owner_rules::workspace_of(connection, id)?, task.map(|(task, _)| task.path)))
+        Ok((owner_rules::workspace_of(connection, id)?, task.map(|(task, _)| task.tree.path)))
     });
     let (workspace, path) = read.await?;
     Ok(Some(PromptSubmission {
         hooks,
         worker_id: row.worker_id.clone(),
-        session_id: row.session_id.clone(),
+        session_id: row.agent.session_id.clone(),
         cwd: PathBuf::from(&row.cwd),
         workspace: PathBuf::from(workspace),
         path: path.unwrap_or_default(),

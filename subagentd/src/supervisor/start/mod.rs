@@ -156,12 +156,12 @@ async fn started(supervisor: &Supervisor, worker_id: &str) -> Result<WorkerView>
             Ok(Err(_)) => return Err(supervisor.abandoned()),
             Err(_) => {}
         }
-        if snapshots.borrow().pending.is_none() {
+        if snapshots.borrow().place.pending.is_none() {
             let error = Error::new(Code::BackendTimeout, "the worker's agent is not ready in time");
             return Err(error.retryable().with("workerId", worker_id));
         }
         // An engine's queue takes its time. The limit begins with the place.
-        let is_placed = |snapshot: &Arc<Snapshot>| snapshot.pending.is_none() || is_decided(snapshot);
+        let is_placed = |snapshot: &Arc<Snapshot>| snapshot.place.pending.is_none() || is_decided(snapshot);
         if snapshots.wait_for(is_placed).await.is_err() {
             return Err(supervisor.abandoned());
         }

@@ -51,7 +51,8 @@ pub(crate) async fn restart_worker(
                 })?;
             let mut snapshots = handle.follow();
             let over = snapshots.wait_for(|snapshot| {
-                snapshot.fenced.is_some() || (snapshot.settled && snapshot.worker.restart == Restart::None)
+                snapshot.place.fenced.is_some()
+                    || (snapshot.settled && snapshot.worker.restart == Restart::None)
             });
             let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;
             let snapshot = match tokio::time::timeout(limit, over).await {
@@ -63,7 +64,7 @@ pub(crate) async fn restart_worker(
                     return Err(error.with("workerId", worker));
                 }
             };
-            if let Some(error) = &snapshot.fenced {
+            if let Some(error) = &snapshot.place.fenced {
                 return Err(error.clone().with("workerId", worker));
             }
             restarted(supervisor, &row, since(&response), Some(&snapshot)).await

@@ -18,7 +18,7 @@ pub(crate) fn check(workers: &[WorkerRow], session: &str, launcher: &LauncherSpe
             return false;
         }
         let Ok(spec) = serde_json::from_str::<Spec>(&row.spec) else { return false };
-        let has = match &row.session_id {
+        let has = match &row.agent.session_id {
             Some(id) => id == session,
             // A worker that failed to resume the session does not own it.
             None => row.state == "starting" && spec.resume.as_deref() == Some(session),

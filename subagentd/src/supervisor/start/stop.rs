@@ -89,7 +89,7 @@ async fn stopped(
 ) -> Result<()> {
     let mut snapshots = handle.follow();
     let is_over = |snapshot: &Arc<Snapshot>| {
-        snapshot.worker.state == LifecycleState::Stopped || snapshot.fenced.is_some()
+        snapshot.worker.state == LifecycleState::Stopped || snapshot.place.fenced.is_some()
     };
     let begun = tokio::time::Instant::now();
     if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_over)).await.is_err() {
@@ -101,7 +101,7 @@ async fn stopped(
     }
     let over = snapshots.wait_for(is_over);
     match tokio::time::timeout_at(begun + spec::STOP_TIMEOUT, over).await {
-        Ok(Ok(snapshot)) => match &snapshot.fenced {
+        Ok(Ok(snapshot)) => match &snapshot.place.fenced {
             Some(error) if snapshot.worker.state != LifecycleState::Stopped => {
                 Err(error.clone().with("workerId", handle.worker_id.as_str()))
             }
@@ -119,7 +119,7 @@ async fn stopped(
                     .with("unreachable", serde_json::json!(unreachable))
                     .recommend("repair the connection; repeat the command to wait longer"));
             }
-            if let Some(pending) = handle.snapshot.borrow().pending.clone() {
+            if let Some(pending) = handle.snapshot.borrow().place.pending.clone() {
                 return Err(placed::is_queued(handle.worker_id.as_str(), &pending));
             }
             let guards = supervisor.shared.guards();
@@ -172,7 +172,7 @@ fn worker_stopped(row: WorkerRow, worktree: Option<WorktreeEnd>) -> WorkerStoppe
         worker_id: row.worker_id,
         controller_id: row.controller_id,
         state: subagent_protocol::state::WorkerState::Stopped,
-        stopped_at: row.stopped_at.unwrap_or(row.updated_at),
-        updated_at: row.updated_at,
+        stopped_at: row.history.ended_at(),
+        updated_at: row.history.updated_at,
     }
 }

@@ -109,8 +109,8 @@ async fn say(
 
 /// Checks that an ended task can resume its session, or may start without it.
 fn may_resume(row: &TaskRow, request: &MessageTask) -> Result<()> {
-    let lost = row.had_session && row.details.restores != Some(true);
-    if row.archived_at.is_some() {
+    let lost = row.worker.had_session && row.worker.details.restores != Some(true);
+    if row.times.archived_at.is_some() {
         let message = "the task is archived and cannot be continued";
         return Err(Error::new(Code::TaskNotFound, message).with("task", row.task_id.as_str()));
     }

@@ -95,7 +95,7 @@ async fn prune_tasks_now(
 /// Returns the reason for keeping a task, if there is one.
 fn keeps(archived: &Archived) -> Option<KeptTask> {
     let Archived { task, is_above } = archived;
-    let (reason, command) = match (task.outcome, is_above) {
+    let (reason, command) = match (task.end.outcome, is_above) {
         (None, _) => ("it has not ended", Some(format!("subagent task cancel {}", task.task_id))),
         (Some(_), true) => ("a task below it has not ended", None),
         (Some(_), false) => return None,
@@ -124,9 +124,9 @@ fn pruned(
         Some(PrunedTask {
             task_id: worker.worker_id,
             name: task.name.clone(),
-            path: task.path.clone(),
+            path: task.tree.path.clone(),
             status: task.status(),
-            archived_at: task.archived_at.unwrap_or(Timestamp(0)),
+            archived_at: task.times.archived_at.unwrap_or(Timestamp(0)),
             events: worker.events,
             bytes: worker.bytes,
         })

@@ -100,11 +100,17 @@ async fn task_transcripts(supervisor: &Supervisor, task: &str) -> Result<Vec<Tas
     // Read one by one, so that no reader holds the database for long.
     for (id, row) in below {
         let status = row.status();
-        let begun = Transcript::of(&row.name, row.agent.as_deref(), status.as_str());
+        let begun = Transcript::of(&row.name, row.request.agent.as_deref(), status.as_str());
         let text = store.read(move |connection| transcripts::transcript(connection, id, begun)).await?;
         let Some(rest) = left.checked_sub(text.len()) else { break };
         left = rest;
-        found.push(TaskTranscript { task_id: row.task_id, path: row.path, agent: row.agent, status, text });
+        found.push(TaskTranscript {
+            task_id: row.task_id,
+            path: row.tree.path,
+            agent: row.request.agent,
+            status,
+            text,
+        });
     }
     Ok(found)
 }
@@ -122,49 +128,49 @@ fn statuses(text: &str) -> Result<Vec<TaskStatus>> {
 
 /// Returns the view of a task. A short view has only the beginning of the prompt.
 pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
-    let model = row.details.model.clone();
-    let prompt = if short { beginning(&row.prompt, PREVIEW_CHARS) } else { &row.prompt };
+    let model = row.worker.details.model.clone();
+    let prompt = if short { beginning(&row.request.prompt, PREVIEW_CHARS) } else { &row.request.prompt };
     TaskView {
         task_id: row.task_id.clone(),
         name: row.name.clone(),
-        path: row.path.clone(),
-        agent: row.agent.clone(),
-        description: row.description.clone(),
+        path: row.tree.path.clone(),
+        agent: row.request.agent.clone(),
+        description: row.request.description.clone(),
         prompt: prompt.to_owned(),
-        mode: row.mode,
+        mode: row.request.mode,
         status: row.status(),
-        parent: row.parent_id.clone(),
-        parent_turn_id: row.parent_turn.clone(),
-        root: row.root_id.clone(),
-        depth: row.depth,
-        launcher: row.launcher.clone(),
+        parent: row.tree.parent_id.clone(),
+        parent_turn_id: row.tree.parent_turn.clone(),
+        root: row.tree.root_id.clone(),
+        depth: row.tree.depth,
+        launcher: row.worker.launcher.clone(),
         model,
-        steps: row.steps,
-        tool_calls: row.tool_calls,
-        cost: row.details.session.cost.clone(),
-        tokens: row.tokens,
-        runs: row.runs,
-        error: row.error.clone(),
-        metadata: row.metadata.as_object().cloned().unwrap_or_default(),
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-        started_at: row.started_at,
-        completed_at: row.completed_at,
-        archived_at: row.archived_at,
+        steps: row.work.steps,
+        tool_calls: row.work.tool_calls,
+        cost: row.worker.details.session.cost.clone(),
+        tokens: row.work.tokens,
+        runs: row.work.runs,
+        error: row.end.error.clone(),
+        metadata: row.request.metadata.as_object().cloned().unwrap_or_default(),
+        created_at: row.times.created_at,
+        updated_at: row.times.updated_at,
+        started_at: row.times.started_at,
+        completed_at: row.times.completed_at,
+        archived_at: row.times.archived_at,
         child_sessions: Vec::new(),
     }
 }
 
 /// Returns the view of a task with its complete result.
 pub(super) fn shown(row: &TaskRow) -> TaskShown {
-    let terms: TaskTerms = serde_json::from_str(&row.terms).unwrap_or_default();
+    let terms: TaskTerms = serde_json::from_str(&row.request.terms).unwrap_or_default();
     TaskShown {
         task: view(row, false),
-        result: row.result.clone(),
+        result: row.end.result.clone(),
         result_schema: terms.result_schema,
         result_max_tokens: terms.result_max_tokens,
         worktree: None,
-        merge: row.merge.clone(),
+        merge: row.end.merge.clone(),
         transcripts: Vec::new(),
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn wait_task(
     let task_id = row.task_id.clone();
     let mut news = match supervisor.roster.live(task_id.as_str()) {
         Ok(handle) => Some(handle.follow()),
-        Err(_) if row.outcome.is_some() => None,
+        Err(_) if row.end.outcome.is_some() => None,
         Err(_) => {
             let worker = supervisor.row(task_id.as_str()).await?;
             Some(supervisor.roster.adopted(&supervisor.shared, &worker).await?.follow())
@@ -84,6 +84,6 @@ pub(super) async fn task_row(supervisor: &Supervisor, task_id: &str) -> Result<T
 }
 
 fn is_found(row: &TaskRow, known: Option<KnownTask>) -> bool {
-    let now = KnownTask { status: row.status(), steps: row.steps };
+    let now = KnownTask { status: row.status(), steps: row.work.steps };
     now.status.is_end() || known.is_some_and(|known| known != now)
 }

@@ -22,7 +22,7 @@ pub(crate) fn accept(request: &SendTurn, row: &WorkerRow) -> Result<Option<Strin
         return Err(Error::new(Code::InvalidInput, message).with("field", "agent"));
     }
     definition::check(Some(&change.agent))?;
-    if row.is_task {
+    if row.agent.is_task {
         let reason = "the worker carries out a task, and the caller of the task decides what it is";
         let name = &change.agent.name;
         let message = format!("the agent `{name}` cannot be given to {}: {reason}", row.worker_id);

@@ -77,7 +77,7 @@ async fn try_label_by(supervisor: &Supervisor, row: &WorkerRow, task_id: &str) -
 
 /// Returns whether automatic labels are on and the worker has none.
 fn is_wanted(row: &WorkerRow) -> bool {
-    [UNLABELED, UNLABELED_RUN].contains(&row.label.as_str())
+    [UNLABELED, UNLABELED_RUN].contains(&row.agent.label.as_str())
         && spec::stored(row).is_some_and(|spec| spec.titles.is_some())
 }
 

@@ -58,7 +58,7 @@ fn examined(supervisor: &Supervisor, WorkerFacts { row, gaps, set_aside }: Worke
     // A worker whose creation was interrupted has no actor until a request needs it.
     let has_actor = live.is_some() || row.state == "stopped" || row.incarnation == 0;
     let directory = supervisor.shared.setup.state_dir.join("runtimes").join(id);
-    let cursor: Cursor = live.as_ref().map_or(row.cursor, |live| live.cursor);
+    let cursor: Cursor = live.as_ref().map_or(row.runtime.cursor, |live| live.journal.cursor);
     let unsettled = (!has_actor).then(|| "it was set aside when the daemon started".to_owned());
     ExaminedWorker {
         worker_id: id.to_owned(),
@@ -71,6 +71,6 @@ fn examined(supervisor: &Supervisor, WorkerFacts { row, gaps, set_aside }: Worke
         unresponsive: live.as_ref().is_some_and(|live| live.unresponsive),
         unread_bytes: journal::unread(&directory, cursor),
         gaps,
-        misread: live.as_ref().map_or(0, |live| live.misread),
+        misread: live.as_ref().map_or(0, |live| live.journal.misread),
     }
 }

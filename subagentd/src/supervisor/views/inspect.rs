@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::store::events::history;
 use crate::store::questions::{self, owner_rules};
-use crate::store::{WorkerRow, handoffs, workers};
+use crate::store::{handoffs, workers};
 use crate::supervisor::start::spec;
 use crate::supervisor::{Supervisor, views};
 
@@ -45,12 +45,13 @@ pub(crate) async fn inspect(supervisor: &Supervisor, worker: &str, query: Inspec
     let asked = worker.to_owned();
     let found = supervisor.shared.store.read(move |connection| {
         let _moment = history::one_moment(connection)?;
-        let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
+        let Some(mut row) = workers::get(connection, &asked)? else { return Ok(None) };
         let (pending, latest) =
             (questions::list(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
         let events = history::last(connection, row.id, &filter)?;
         let rules = owner_rules::of_worker(connection, row.id)?;
-        Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events, rules)))
+        row.history.has_handoff = latest.is_some();
+        Ok(Some((row, pending, latest, events, rules)))
     });
     let Some((row, pending, latest, events, rules)) = found.await? else {
         return Err(supervisor.roster.not_found(worker));

@@ -63,7 +63,7 @@ impl Supervisor {
         };
         let last_error = match &snapshot {
             Some(snapshot) => snapshot.obstacle.clone().or_else(|| snapshot.last_error.clone()),
-            None => row.last_error.clone(),
+            None => row.rules.last_error.clone(),
         };
         let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);
         // Until the next runtime starts.
@@ -73,7 +73,7 @@ impl Supervisor {
         });
         // Read again, because the row may be older than the snapshot.
         let hibernated_at = match hibernated {
-            true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.hibernated_at),
+            true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.rules.hibernated_at),
             false => None,
         };
         let spec = spec::shown(row);
@@ -85,25 +85,25 @@ impl Supervisor {
             controller_id: row.controller_id.clone(),
             label: self.label(row),
             launcher: row.launcher.clone(),
-            role: row.role.clone(),
+            role: row.agent.role.clone(),
             state,
             cwd: row.cwd.clone(),
-            session_id: row.session_id.clone().unwrap_or_else(|| row.placeholder.clone()),
+            session_id: row.agent.shown_session().to_owned(),
             active_turn_id: snapshot.as_ref().and_then(|snapshot| snapshot.worker.open_turn().cloned()),
             runtime_pid: runtime.map(|runtime| runtime.pid),
             runtime_socket: runtime.and_then(|_| socket()).map(|path| path.display().to_string()),
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-            stopped_at: row.stopped_at,
-            recovery_state: recovery_state(row.has_handoff, state).to_owned(),
+            created_at: row.history.created_at,
+            updated_at: row.history.updated_at,
+            stopped_at: row.history.stopped_at,
+            recovery_state: recovery_state(row.history.has_handoff, state).to_owned(),
             last_error: last_error.map(|error| error.to_string()),
             unresponsive: snapshot.as_ref().is_some_and(|snapshot| snapshot.unresponsive),
             unreachable: snapshot.as_ref().and_then(|snapshot| snapshot.unreachable.clone()),
-            pending: snapshot.as_ref().and_then(|snapshot| snapshot.pending.clone()),
-            idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.idle_timeout_ms),
+            pending: snapshot.as_ref().and_then(|snapshot| snapshot.place.pending.clone()),
+            idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.hibernation.idle_timeout_ms),
             hibernation: snapshot
                 .as_ref()
-                .and_then(|snapshot| snapshot.hibernation_obstacle)
+                .and_then(|snapshot| snapshot.hibernation.obstacle)
                 .map(str::to_owned),
             hibernated,
             hibernated_at,
@@ -132,7 +132,7 @@ impl Supervisor {
             let values = crate::supervisor::start::environment::read(&file).unwrap_or_default().variables;
             return values.iter().map(|(_, value)| String::from_utf8_lossy(&value.0)).collect();
         }
-        row.label.clone()
+        row.agent.label.clone()
     }
 }
 
@@ -212,7 +212,7 @@ async fn agent_view(supervisor: &Supervisor, row: &WorkerRow) -> Result<AgentVie
         Ok((details::details(connection, id)?, details::last_activity(connection, id)?))
     });
     let (known, last_activity_at) = found.await?;
-    let memory_bytes = match row.guard {
+    let memory_bytes = match row.runtime.guard {
         Some(guard) => memory::below(guard).await,
         None => None,
     };

@@ -151,9 +151,9 @@ impl Beside {
             let task = TaskOfWorker {
                 status: row.status(),
                 name: row.name,
-                parent: row.parent_id,
-                root: row.root_id,
-                depth: row.depth,
+                parent: row.tree.parent_id,
+                root: row.tree.root_id,
+                depth: row.tree.depth,
             };
             beside.tasks.insert(row.task_id, task);
         }
@@ -186,8 +186,8 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
     let since = match state {
         WorkerState::WaitingApproval => questions.first().map(|asked| asked.created_at).or(turn),
         WorkerState::Running | WorkerState::Canceling => turn,
-        WorkerState::Idle => Some(turn.unwrap_or(row.created_at)),
-        WorkerState::Stopped => row.stopped_at,
+        WorkerState::Idle => Some(turn.unwrap_or(row.history.created_at)),
+        WorkerState::Stopped => row.history.stopped_at,
         _ => None,
     };
     let parked = worker.as_ref().and_then(parked_view);
@@ -196,11 +196,11 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
     let account = accounts::account(connection, Scope::Worker, row.id)?;
     Ok(OverviewItem {
         state,
-        since: since.unwrap_or(row.updated_at),
+        since: since.unwrap_or(row.history.updated_at),
         last_event_at: details::last_activity(connection, row.id)?,
         active_turn_id,
         doing,
-        last_error: row.last_error.as_ref().map(ToString::to_string),
+        last_error: row.rules.last_error.as_ref().map(ToString::to_string),
         questions,
         queue: queue.as_ref().map(queue_view),
         parked,
@@ -212,10 +212,10 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
         tags: shown.tags,
         worker_id: row.worker_id,
         name: row.name,
-        label: row.label,
+        label: row.agent.label,
         controller_id: row.controller_id,
         launcher: row.launcher,
-        role: row.role,
+        role: row.agent.role,
         cwd: row.cwd,
     })
 }

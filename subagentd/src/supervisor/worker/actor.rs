@@ -65,11 +65,11 @@ impl Actor {
             )
         })?;
         let identity = WorkerIdentity::of(&shared.setup, row, controller)?;
-        let journal = JournalIntake::new(JournalReader::new(&identity.directory), row.cursor);
+        let journal = JournalIntake::new(JournalReader::new(&identity.directory), row.runtime.cursor);
         let serving = spec.delegation.is_some().then(|| shared.placed_connections.of(&row.worker_id));
         let place = RuntimePlace::of(row, &shared.setup, &identity.directory, serving);
         let (runtime, session) = (RuntimeSlot::of(row, place), WorkerSession::of(row));
-        let last_error = row.last_error.clone();
+        let last_error = row.rules.last_error.clone();
         let snapshot = Snapshot::of(&worker, &spec, &runtime, &journal, &session, last_seq, last_error);
         Ok(Self {
             journal,
@@ -83,7 +83,7 @@ impl Actor {
             settings: Settings::default(),
             questions: QuestionTracker::new(shared.rules.subscribe()),
             budgets: Budgets::new(shared.budgets.subscribe()),
-            tasks: Tasks::new(row.is_task, row.has_tasks, shared.bells.of(row.id)),
+            tasks: Tasks::new(row.agent.is_task, row.agent.has_tasks, shared.bells.of(row.id)),
             published: Published::new(snapshot, shared.noted.of(row.id)),
             mailbox,
             shared,

@@ -57,8 +57,8 @@ pub(super) fn next(actor: &Actor) -> Option<(Instant, Deadline)> {
 
 /// Returns when an engine's queue is asked again. A worker that stops gives its place up.
 fn waits_until(actor: &Actor) -> Option<Instant> {
-    let is_asking = !actor.runtime.asking.is_empty();
-    actor.runtime.waits.as_ref().filter(|_| !is_asking && !actor.stops()).map(|wait| wait.at)
+    let is_asking = !actor.runtime.queue.asking.is_empty();
+    actor.runtime.queue.waits.as_ref().filter(|_| !is_asking && !actor.stops()).map(|wait| wait.at)
 }
 
 /// Waits for the deadline; forever without one.

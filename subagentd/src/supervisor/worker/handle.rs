@@ -50,7 +50,7 @@ impl ActorHandle {
         let (mailbox, orders) = mpsc::channel(WAITING_ORDERS);
         let actor = Actor::new(Arc::clone(shared), row, controller, worker, last_seq, orders)?;
         let snapshot = actor.published.snapshots.subscribe();
-        let gives = Arc::new(watch::Sender::new(row.has_tasks));
+        let gives = Arc::new(watch::Sender::new(row.agent.has_tasks));
         let wanted = Arc::<Notify>::default();
         tokio::spawn(run::run(actor, Arc::clone(&wanted)));
         let (worker_id, placement) = (row.worker_id.clone(), row.placement.clone());

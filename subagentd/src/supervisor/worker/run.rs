@@ -69,9 +69,9 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             }
             None => (None, None, None),
         };
-        let ends = &mut actor.runtime.ends.running;
+        let ends = &mut actor.runtime.queue.ends.running;
         let ends = if ends.is_empty() { None } else { Some(ends.join_next()) };
-        let asking = &mut actor.runtime.asking;
+        let asking = &mut actor.runtime.queue.asking;
         let asking = if asking.is_empty() { None } else { Some(asking.join_next()) };
         tokio::select! {
             biased;

@@ -28,8 +28,8 @@ pub(super) struct WorkerSession {
 impl WorkerSession {
     pub(super) fn of(row: &WorkerRow) -> Self {
         Self {
-            id: row.session_id.clone(),
-            restore_failures: row.restore_failures.clone(),
+            id: row.agent.session_id.clone(),
+            restore_failures: row.agent.restore_failures.clone(),
             restores: false,
             waking_since: None,
             active_at: Instant::now(),

@@ -41,22 +41,43 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) unresponsive: bool,
     /// Since when its place does not answer.
     pub(in crate::supervisor) unreachable: Option<UnreachableState>,
-    /// Why this daemon may change nothing at the place.
+    /// Why its place gives no runtime now.
+    pub(in crate::supervisor) place: PlaceObstacles,
+    /// Version of the live runtime, after its hello.
+    pub(in crate::supervisor) runtime_version: Option<String>,
+    /// How far the journal was read.
+    pub(in crate::supervisor) journal: JournalProgress,
+    /// When an idle agent is ended.
+    pub(in crate::supervisor) hibernation: HibernationTerms,
+    /// Whether the actor knows the state of its runtime.
+    pub(in crate::supervisor) settled: bool,
+}
+
+/// Why the place of a worker gives no runtime now.
+#[derive(Debug, Clone)]
+pub(in crate::supervisor) struct PlaceObstacles {
+    /// Why this daemon may change nothing there.
     pub(in crate::supervisor) fenced: Option<Error>,
     /// What the next runtime waits for in an engine's queue.
     pub(in crate::supervisor) pending: Option<PendingPlace>,
-    /// Version of the live runtime, after its hello.
-    pub(in crate::supervisor) runtime_version: Option<String>,
-    /// Position up to which the journal was read.
+}
+
+/// How far the journal of a worker was read.
+#[derive(Debug, Clone)]
+pub(in crate::supervisor) struct JournalProgress {
+    /// Position up to which it was read.
     pub(in crate::supervisor) cursor: Cursor,
     /// Number of unreadable records.
     pub(in crate::supervisor) misread: u64,
-    /// Time after which an idle agent is ended.
+}
+
+/// When an idle agent is ended.
+#[derive(Debug, Clone)]
+pub(in crate::supervisor) struct HibernationTerms {
+    /// Time without activity, in milliseconds; `None` is never.
     pub(in crate::supervisor) idle_timeout_ms: Option<u64>,
-    /// Why the agent cannot be ended.
-    pub(in crate::supervisor) hibernation_obstacle: Option<&'static str>,
-    /// Whether the actor knows the state of its runtime.
-    pub(in crate::supervisor) settled: bool,
+    /// Why it cannot be ended.
+    pub(in crate::supervisor) obstacle: Option<&'static str>,
 }
 
 impl Snapshot {
@@ -82,14 +103,17 @@ impl Snapshot {
             revival: runtime.revivals.last.clone(),
             unresponsive: live.is_some_and(|live| live.unresponsive),
             unreachable: live.and_then(|live| live.reach.unreachable()),
-            fenced: runtime.fenced.clone(),
-            pending: runtime.waits.as_ref().map(|wait| wait.pending.clone()),
+            place: PlaceObstacles {
+                fenced: runtime.fenced.clone(),
+                pending: runtime.queue.pending().cloned(),
+            },
             runtime_version: live.and_then(|live| live.version.clone()),
-            cursor: journal.cursor,
-            misread: journal.misread,
+            journal: JournalProgress { cursor: journal.cursor, misread: journal.misread },
             settled: runtime.settled,
-            idle_timeout_ms: spec.idle_timeout_ms,
-            hibernation_obstacle: session.hibernation_obstacle(spec, worker, runtime),
+            hibernation: HibernationTerms {
+                idle_timeout_ms: spec.idle_timeout_ms,
+                obstacle: session.hibernation_obstacle(spec, worker, runtime),
+            },
         }
     }
 

@@ -195,11 +195,11 @@ fn ready(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     };
     let can_close = agent.is_some_and(|agent| agent.capabilities.close);
     cx.record(RecordType::Session, None, &body);
-    if conversation.replayed > 0 {
+    if conversation.replay.updates > 0 {
         cx.push(ConversationAction::Note(format!(
             "{} replayed {} updates",
             attempt.method(),
-            conversation.replayed
+            conversation.replay.updates
         )));
     }
     conversation.first_noise = None;

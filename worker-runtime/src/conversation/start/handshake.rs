@@ -189,7 +189,7 @@ fn open_session(conversation: &mut Conversation, opening: Opening, cx: &mut Cx<'
         },
     );
     // Some agents also repeat the history in `session/resume`.
-    conversation.replaying = attempt != Attempt::New;
+    conversation.replay.is_running = attempt != Attempt::New;
     conversation.state = ConversationState::Opening(Opening { rpc, ..opening });
     match phase_millis(conversation) {
         Some(millis) => cx.set_timer(Timer::Phase, millis),
@@ -267,7 +267,7 @@ pub(in crate::conversation) fn session_answered(
                         ));
                     }
                     if attempt == Attempt::Resume {
-                        conversation.replaying = false;
+                        conversation.replay.is_running = false;
                         return applying::session_opened(
                             conversation,
                             Opened { id, attempt, lost, result },
@@ -279,7 +279,7 @@ pub(in crate::conversation) fn session_answered(
                     conversation.state = ConversationState::Replaying {
                         id,
                         looks: 0,
-                        seen: conversation.replayed,
+                        seen: conversation.replay.updates,
                         lost,
                         result,
                     };
@@ -314,8 +314,8 @@ pub(in crate::conversation) fn replay_paused(conversation: &mut Conversation, cx
     let ConversationState::Replaying { id, looks, seen, lost, result } = &mut conversation.state else {
         return;
     };
-    if *seen != conversation.replayed && *looks < MAX_REPLAY_PAUSES {
-        (*looks, *seen) = (*looks + 1, conversation.replayed);
+    if *seen != conversation.replay.updates && *looks < MAX_REPLAY_PAUSES {
+        (*looks, *seen) = (*looks + 1, conversation.replay.updates);
         return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
     }
     let (id, lost, result) = (std::mem::take(id), std::mem::take(lost), result.take());

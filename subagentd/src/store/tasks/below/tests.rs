@@ -243,7 +243,7 @@ async fn m9_what_is_below_a_task_that_was_removed_ends_with_the_root() {
         let remove = |tx: &mut Tx<'_>| tx.execute("DELETE FROM tasks WHERE worker = 2", []);
         let _ = store.write(Durability::Full, 1, remove).await.unwrap();
         let rows = store.read(|connection| crate::store::workers::list(connection, None)).await.unwrap();
-        let has_tasks: Vec<(i64, bool)> = rows.iter().map(|row| (row.id.0, row.has_tasks)).collect();
+        let has_tasks: Vec<(i64, bool)> = rows.iter().map(|row| (row.id.0, row.agent.has_tasks)).collect();
         assert!(has_tasks.contains(&(1, true)) && has_tasks.contains(&(3, false)), "{has_tasks:?}");
         assert_eq!(wanted_in(&store, end).await, wanted, "{end:?}");
     }

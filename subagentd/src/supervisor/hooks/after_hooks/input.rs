@@ -61,11 +61,11 @@ pub(crate) fn of(
         return Ok(None);
     }
     let mut input = HookInput::new(fires, worker.worker_id.clone(), worker.cwd.clone().into());
-    input.session_id.clone_from(&worker.session_id);
+    input.session_id.clone_from(&worker.agent.session_id);
     input.turn_id.clone_from(&event.turn_id);
     input.event_id = Some(EventId(event.seq));
     if let Some((task, _)) = &task {
-        input.path.clone_from(&task.path);
+        input.path.clone_from(&task.tree.path);
     }
     let data = event.data();
     match fires {
@@ -181,9 +181,9 @@ struct CallAnswer {
 fn of_task(input: &mut HookInput, event_type: EventType, data: TaskData, task: Option<&tasks::TaskRow>) {
     input.agent_id = data.id.0;
     input.agent_type =
-        data.agent.0.or_else(|| task.and_then(|task| task.agent.clone())).or(Some(String::new()));
+        data.agent.0.or_else(|| task.and_then(|task| task.request.agent.clone())).or(Some(String::new()));
     if input.hook_event_name == HookEvent::SubagentStart {
-        input.prompt = task.map(|task| task.prompt.clone());
+        input.prompt = task.map(|task| task.request.prompt.clone());
         return;
     }
     input.stop_hook_active = Some(false);
@@ -192,7 +192,7 @@ fn of_task(input: &mut HookInput, event_type: EventType, data: TaskData, task: O
         EventType::SubagentCancelled => "cancelled".to_owned(),
         _ => data.status.0.unwrap_or_else(|| "failed".to_owned()),
     });
-    input.last_assistant_message = task.and_then(|task| task.result.clone()).or(data.summary.0);
+    input.last_assistant_message = task.and_then(|task| task.end.result.clone()).or(data.summary.0);
 }
 
 /// Adds a tool call that this event ends. Returns false if the call is open or had ended before.

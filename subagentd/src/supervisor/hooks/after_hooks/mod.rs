@@ -68,7 +68,7 @@ fn start<T: Send + Sync + 'static>(
 ) {
     let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
     // A task without hooks may have a parent with hooks for tasks.
-    if hooks.is_empty() && !row.is_task {
+    if hooks.is_empty() && !row.agent.is_task {
         return;
     }
     let shared = Arc::clone(shared);

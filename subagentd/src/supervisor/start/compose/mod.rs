@@ -147,7 +147,7 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             workspace_key: parent.delegation.workspace.to_string_lossy().into_owned(),
         },
         launcher: launched.spec,
-        role: parent.row.role.clone(),
+        role: parent.row.agent.role.clone(),
         cwd: parent.cwd.clone(),
         name: None,
         label: label(request, definition),

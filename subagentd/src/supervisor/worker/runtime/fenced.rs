@@ -21,7 +21,7 @@ pub(crate) async fn rest(actor: &mut Actor, error: Error, ending: &mut watch::Re
     }
     let refusal = error.clone().with("workerId", actor.identity.worker_id.as_str());
     actor.todo.clear();
-    actor.runtime.asks_no_more();
+    actor.runtime.queue.asks_no_more();
     if let Some(runtime) = &mut actor.runtime.live {
         runtime.link = None;
         runtime.reach.is_awaited(Some(error));

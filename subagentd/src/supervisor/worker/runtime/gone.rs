@@ -3,7 +3,6 @@
 
 use subagent_core::model::{LifecycleState, WorkerInput};
 use subagent_protocol::{Code, Error};
-use tokio::task::JoinSet;
 
 use super::{connection, place_ends, placed};
 use crate::supervisor::runtimes::ended::WorkerPlaces;
@@ -94,7 +93,7 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
     }
     if actor.stops() {
         // What it would answer is not wanted any more.
-        (actor.runtime.asking, actor.runtime.answer) = (JoinSet::new(), None);
+        actor.runtime.queue.forget_answer();
         if !place_ends::have_ended(actor, WorkerPlaces::Next) {
             return;
         }

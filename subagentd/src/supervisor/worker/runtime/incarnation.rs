@@ -55,7 +55,7 @@ pub(super) async fn begin_incarnation(
     actor.runtime.may_live = true;
     actor.runtime.clean_end = false;
     actor.runtime.swept = false;
-    actor.runtime.ends.forget();
+    actor.runtime.queue.ends.forget();
     actor.journal.damaged = false;
     let launcher = &actor.spec.launcher;
     // Paths of this machine mean nothing on another one, or in a container.

@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod copied;
+pub(crate) mod engine_queue;
 pub(crate) mod fenced;
 pub(crate) mod frames;
 pub(crate) mod gone;

@@ -7,7 +7,7 @@ use subagent_protocol::data::workers::PendingPlace;
 use subagent_protocol::{Code, Error};
 use tokio::task::JoinSet;
 
-use super::slot::{EndedPlaces, PlaceWait};
+use super::engine_queue::EndedPlaces;
 use super::{gone, placed};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::ended::{PlacesEnd, WorkerPlaces};
@@ -21,26 +21,26 @@ const LAST_SUPERSEDED_PAUSE: Duration = Duration::from_secs(60);
 /// Returns whether these places are proved to have ended. Otherwise that is asked for, and
 /// [`ended`] goes on.
 pub(super) fn have_ended(actor: &mut Actor, which: WorkerPlaces) -> bool {
-    if *actor.runtime.ends.proof(which) {
+    if *actor.runtime.queue.ends.proof(which) {
         return true;
     }
-    if actor.runtime.ends.asked == Some(WorkerPlaces::Superseded) && which != WorkerPlaces::Superseded {
+    if actor.runtime.queue.ends.asked == Some(WorkerPlaces::Superseded) && which != WorkerPlaces::Superseded {
         // These include them.
-        actor.runtime.ends.running = JoinSet::new();
+        actor.runtime.queue.ends.running = JoinSet::new();
     }
-    if !actor.runtime.ends.running.is_empty() {
+    if !actor.runtime.queue.ends.running.is_empty() {
         return false;
     }
     let (at, newest) = (placed::position(actor), actor.runtime.incarnation);
     match actor.runtime.place.ending(which, actor.runtime.clean_end, at) {
         None => {
-            *actor.runtime.ends.proof(which) = true;
+            *actor.runtime.queue.ends.proof(which) = true;
             true
         }
         Some(ending) => {
             let ended = async move { EndedPlaces { which, newest, outcome: ending.await } };
-            actor.runtime.ends.asked = Some(which);
-            actor.runtime.ends.running.spawn(ended);
+            actor.runtime.queue.ends.asked = Some(which);
+            actor.runtime.queue.ends.running.spawn(ended);
             false
         }
     }
@@ -72,9 +72,9 @@ pub(crate) async fn ended(actor: &mut Actor, EndedPlaces { which, newest, outcom
         Ok(PlacesEnd::Accepted) if !actor.stops() => actor.runtime.leftovers.again(longest),
         Ok(PlacesEnd::Proved | PlacesEnd::Accepted) => {
             // Another runtime may have begun meanwhile.
-            *actor.runtime.ends.proof(which) |= newest == actor.runtime.incarnation;
+            *actor.runtime.queue.ends.proof(which) |= newest == actor.runtime.incarnation;
             if actor.stops() {
-                actor.runtime.waits = None;
+                actor.runtime.queue.waits = None;
             }
             gone::check_leftovers(actor).await;
         }
@@ -91,11 +91,11 @@ fn is_unproved(actor: &mut Actor, error: &Error) {
     tracing::warn!(%worker, %error, "it is not proved that the places of a worker have ended");
     let waits = actor.stops() && actor.runtime.live.is_none();
     if let (true, Some(engine)) = (waits, actor.runtime.place.queue_kind()) {
-        let before = actor.runtime.waits.as_ref();
-        let since = before.map_or_else(entropy::now, |wait| wait.pending.since);
-        let handle = before.map(|wait| wait.pending.handle.clone()).unwrap_or_default();
+        let before = actor.runtime.queue.pending();
+        let since = before.map_or_else(entropy::now, |pending| pending.since);
+        let handle = before.map(|pending| pending.handle.clone()).unwrap_or_default();
         let pending =
             PendingPlace { since, engine: engine.to_owned(), handle, reason: error.message.clone() };
-        actor.runtime.waits = Some(PlaceWait::after(before, pending));
+        actor.runtime.queue.wait_on(pending);
     }
 }

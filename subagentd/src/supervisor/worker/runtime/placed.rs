@@ -93,7 +93,7 @@ pub(crate) async fn accept_duplicate(actor: &mut Actor) {
         actor.journal.damaged = true;
         gone::gone(actor).await;
     } else {
-        actor.runtime.asks_no_more();
+        actor.runtime.queue.asks_no_more();
     }
 }
 

@@ -4,23 +4,20 @@ use std::time::Duration;
 
 use subagent_core::model::{Restart, Worker};
 use subagent_core::rules::reasons::{RESTARTED_BY_MANAGER, STOPPED_BY_MANAGER};
-use subagent_protocol::data::workers::PendingPlace;
+use subagent_protocol::Error;
 use subagent_protocol::frame::{ELICITATION, RuntimeCommand};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
-use subagent_protocol::{Error, Result};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::engine_queue::EngineQueue;
 use super::live::{
     LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
 };
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
-use crate::supervisor::runtimes::ended::{PlacesEnd, WorkerPlaces};
 use crate::supervisor::runtimes::place::{RuntimeExit, RuntimePlace};
-use crate::supervisor::runtimes::queued::PlaceTurn;
 
 /// The place of a worker's runtime. The fields of the last one remain until the next one starts.
 pub(crate) struct RuntimeSlot {
@@ -43,13 +40,8 @@ pub(crate) struct RuntimeSlot {
     pub(crate) swept: bool,
     pub(crate) leftovers: LeftoverCheck,
     pub(crate) revivals: Revivals,
-    /// What the next runtime waits for in the queue of an engine.
-    pub(crate) waits: Option<PlaceWait>,
-    /// The question to the engine about it, and its answer.
-    pub(crate) asking: JoinSet<Result<PlaceTurn>>,
-    pub(crate) answer: Option<Result<PlaceTurn>>,
-    /// The ends of places in that queue.
-    pub(crate) ends: PlaceEnds,
+    /// The engine's queue, where the next runtime waits for its place.
+    pub(crate) queue: EngineQueue,
     /// Why this daemon may change nothing at the place.
     pub(crate) fenced: Option<Error>,
 }
@@ -61,27 +53,18 @@ impl RuntimeSlot {
             live: None,
             settled: false,
             incarnation: row.incarnation,
-            boot_id: row.boot_id.clone(),
+            boot_id: row.runtime.boot_id.clone(),
             place_boot: None,
-            may_live: row.may_live,
-            stored_process: row.runtime,
-            stored_guard: row.guard,
+            may_live: row.runtime.may_live,
+            stored_process: row.runtime.process,
+            stored_guard: row.runtime.guard,
             clean_end: false,
             swept: false,
             leftovers: LeftoverCheck::default(),
             revivals: Revivals::default(),
-            waits: None,
-            asking: JoinSet::new(),
-            answer: None,
-            ends: PlaceEnds::default(),
+            queue: EngineQueue::default(),
             fenced: None,
         }
-    }
-
-    /// Drops what is asked of an engine's queue, and what is known of its answers.
-    pub(crate) fn asks_no_more(&mut self) {
-        (self.asking, self.answer, self.waits) = (JoinSet::new(), None, None);
-        self.ends.running = JoinSet::new();
     }
 
     /// Returns the present boot of the machine that the runtime is on; `None` if it is unknown.
@@ -244,63 +227,6 @@ impl RuntimeSlot {
             runtime.exit = None;
         }
         self.say_again_later();
-    }
-}
-
-/// A wait for the place of the next runtime.
-pub(crate) struct PlaceWait {
-    pub(crate) pending: PendingPlace,
-    /// When the engine is asked again.
-    pub(crate) at: Instant,
-    pause: Duration,
-}
-
-impl PlaceWait {
-    const FIRST_PAUSE: Duration = Duration::from_millis(250);
-    const LAST_PAUSE: Duration = Duration::from_secs(15);
-
-    /// Returns the next wait: a reason that changed is followed closely.
-    pub(crate) fn after(before: Option<&Self>, pending: PendingPlace) -> Self {
-        let pause = before.filter(|before| before.pending.reason == pending.reason);
-        let pause = pause.map_or(Self::FIRST_PAUSE, |before| (before.pause * 2).min(Self::LAST_PAUSE));
-        Self { pending, at: Instant::now() + pause, pause }
-    }
-}
-
-/// The ends of places that were asked for, and what is proved.
-#[derive(Default)]
-pub(crate) struct PlaceEnds {
-    pub(crate) running: JoinSet<EndedPlaces>,
-    /// Which ones were asked for last.
-    pub(super) asked: Option<WorkerPlaces>,
-    /// Whether no place is left but that of the next runtime.
-    earlier: bool,
-    /// Whether no place is left but those of the newest runtime and the next one.
-    superseded: bool,
-    /// Whether the place of the next runtime was given up.
-    next: bool,
-}
-
-/// What an engine has answered.
-pub(crate) struct EndedPlaces {
-    pub(super) which: WorkerPlaces,
-    /// The newest runtime at the time of the question.
-    pub(super) newest: u64,
-    pub(super) outcome: Result<PlacesEnd>,
-}
-
-impl PlaceEnds {
-    pub(super) fn proof(&mut self, which: WorkerPlaces) -> &mut bool {
-        match which {
-            WorkerPlaces::Earlier => &mut self.earlier,
-            WorkerPlaces::Superseded => &mut self.superseded,
-            WorkerPlaces::Next => &mut self.next,
-        }
-    }
-
-    /// A place is asked for, or a runtime begins.
-    pub(crate) fn forget(&mut self) {
-        (self.earlier, self.superseded, self.next) = (false, false, false);
     }
 }
 

@@ -123,7 +123,7 @@ pub(crate) async fn worktree_made(actor: &mut Actor, made: Result<()>) {
 pub(crate) async fn place_answered(actor: &mut Actor, answer: Result<PlaceTurn>) {
     // A stop withdraws the place.
     if !actor.stops() {
-        actor.runtime.answer = Some(answer);
+        actor.runtime.queue.answer = Some(answer);
         start_runtime(actor).await;
     }
 }

@@ -9,7 +9,6 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
-use super::slot::PlaceWait;
 use super::{connection, gone, place_ends, placed};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
@@ -24,7 +23,7 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
         Ok(live) => live,
         Err(error) => {
             // The place is asked for again with the next start.
-            (actor.runtime.waits, actor.runtime.answer) = (None, None);
+            (actor.runtime.queue.waits, actor.runtime.queue.answer) = (None, None);
             return Err(error);
         }
     };
@@ -89,41 +88,37 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
 fn is_queued(actor: &mut Actor) -> Result<bool> {
     let at = placed::position(actor);
     let runtime = &mut actor.runtime;
-    match runtime.answer.take() {
+    match runtime.queue.answer.take() {
         None => {
-            let waited = runtime.waits.as_ref().map(|wait| wait.pending.clone());
+            let waited = runtime.queue.pending().cloned();
             let Some(question) = runtime.place.question(at, waited) else {
                 return Ok(false);
             };
             // Without a shared folder, the question begins with the end of all places that must end.
-            if !runtime.ends.running.is_empty() && !runtime.place.may_vanish() {
+            if !runtime.queue.ends.running.is_empty() && !runtime.place.may_vanish() {
                 // The end of a place that was given up is on its way.
-                let before = runtime.waits.take();
-                let pending = before.as_ref().map_or_else(
-                    || PendingPlace {
-                        since: entropy::now(),
-                        engine: runtime.place.queue_kind().unwrap_or_default().to_owned(),
-                        handle: String::new(),
-                        reason: "an earlier place is being ended".to_owned(),
-                    },
-                    |wait| wait.pending.clone(),
-                );
-                runtime.waits = Some(PlaceWait::after(before.as_ref(), pending));
-            } else if runtime.asking.is_empty() {
-                runtime.ends.forget();
-                runtime.asking.spawn(question);
+                let pending = runtime.queue.pending().cloned().unwrap_or_else(|| PendingPlace {
+                    since: entropy::now(),
+                    engine: runtime.place.queue_kind().unwrap_or_default().to_owned(),
+                    handle: String::new(),
+                    reason: "an earlier place is being ended".to_owned(),
+                });
+                runtime.queue.wait_on(pending);
+            } else if runtime.queue.asking.is_empty() {
+                runtime.queue.ends.forget();
+                runtime.queue.asking.spawn(question);
             }
         }
         Some(Ok(PlaceTurn::Ready(handle))) => {
-            runtime.waits = None;
+            runtime.queue.waits = None;
             runtime.place.is_ready(handle);
             return Ok(false);
         }
         Some(Ok(PlaceTurn::Waits(pending))) => {
-            runtime.waits = Some(PlaceWait::after(runtime.waits.as_ref(), pending));
+            runtime.queue.wait_on(pending);
         }
         Some(Err(error)) => {
-            runtime.waits = None;
+            runtime.queue.waits = None;
             if error.code == Code::Fenced {
                 runtime.fenced = Some(error.clone());
             }

@@ -1,0 +1,4 @@
+//! Questions of agents: the inbox, its rules, and the answers.
+
+pub(super) mod approvals;
+pub(super) mod inbox;
