@@ -444,6 +444,7 @@ const WIDE_STRUCTS: &[(&str, usize)] = &[
     ("TaskView", 27),
     ("ToolCallDescription", 20),
     ("WorkerView", 40),
+    ("WorktreeView", 16),
 ];
 
 /// Returns the structs of a source with the numbers of their fields.
