@@ -142,6 +142,8 @@ impl Worktree {
             repository: placed.repository.clone(),
             main: placed.repository.clone(),
             path: placed.path.clone(),
+            // That commit is kept here.
+            with_changes: false,
             placed: None,
             ..self.clone()
         }
@@ -247,6 +249,8 @@ pub enum Operation {
     Pack {
         /// The worktree on that machine.
         worktree: Worktree,
+        /// Whether it may not exist yet.
+        is_new: bool,
     },
     /// On the machine of a placed worker: gives the worktree the state under its ref of
     /// [`EXCHANGE_REFS`]. Creates the worktree if there is none. May be repeated.
@@ -398,6 +402,8 @@ pub struct Packed {
     pub state: String,
     /// Number of ignored files newer than its setup, and of repositories below it. They stay there.
     pub stays: u64,
+    /// Whether its setup has ended.
+    pub is_ready: bool,
 }
 
 /// The sources of a new worktree.

@@ -157,7 +157,7 @@ fn carried_out(work: &OperationContext<'_>, operation: Operation) -> Result<Work
             exclusively(work, "merge", &worktree, |work| land::files::merge(work, &worktree, &landing))
         }
         Operation::Recover { repository } => land::recover(work, &repository),
-        Operation::Pack { worktree } => placed::there::pack(work, &worktree),
+        Operation::Pack { worktree, is_new } => placed::there::pack(work, &worktree, is_new),
         Operation::Unpack { worktree, state, before, setup } => {
             placed::there::unpack(work, &worktree, &state, before.as_deref(), &setup)
         }

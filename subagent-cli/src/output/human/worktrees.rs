@@ -116,9 +116,11 @@ const SHORT_COMMIT: usize = 10;
 pub(super) fn removed(view: &mut PageRenderer, worktree: &WorktreeRemoved) {
     view.page.word(Style::Strong, &worktree.name).plain("  removed").end();
     let retired = worktree.retired.as_ref();
+    // One on another machine begins with its placement.
+    let here = retired.filter(|retired| !retired.contains(':'));
     view.facts(&[
         ("kept as", Style::Plain, optional(retired)),
-        ("look", Style::Dim, optional(retired.map(|retired| format!("git diff {retired}^ {retired}")))),
+        ("look", Style::Dim, optional(here.map(|retired| format!("git diff {retired}^ {retired}")))),
     ]);
 }
 

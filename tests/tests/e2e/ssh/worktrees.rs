@@ -167,18 +167,24 @@ fn the_setup_runs_there_and_a_failed_one_is_a_failed_start() {
     let plain = text(&config);
     fs::write(
         &config,
-        format!("{plain}worktrees:\n  setup: ['echo ready > $HOME/setup; pwd >> $HOME/setup']\n"),
+        format!("{plain}worktrees:\n  copy: ['*.env']\n  setup: ['echo ready > $HOME/setup; pwd >> $HOME/setup; date > made']\n"),
     )
     .unwrap();
     let started = start(&sandbox, "auth");
     let (tree, bare) = there(&host, &started);
     assert_eq!(text(&host.home().join("setup")), format!("ready\n{}\n", tree.display()));
+    // What it makes comes here, and runs again if asked.
+    assert_eq!(contents(&sandbox, "auth")["names"], json!(["made"]));
+    fs::remove_file(host.home().join("setup")).unwrap();
+    let _ = sandbox.run(&["worktree", "setup", "auth"]).data_of("worktree.ready");
+    assert!(host.home().join("setup").exists());
     fs::write(&config, format!("{plain}worktrees:\n  setup: ['echo it is broken; exit 3']\n")).unwrap();
     let args = ["worker", "start", "demo", "--name", "other", "--on", "there", "--worktree"];
     let error = sandbox.run(&args).error("WORKTREE_SETUP_FAILED");
     assert_eq!(error["details"]["placement"], "there", "{error}");
     let _ = sandbox.run(&["worker", "rm", "--force", "other"]).data_of("worker.removed");
     let _ = sandbox.run(&["worker", "rm", "--force", "auth"]).data_of("worker.removed");
+    let _ = sandbox.run(&["worktree", "discard", "auth"]).data_of("worktree.discarded");
     wait_until("the removal there", DEADLINE, || {
         (git_there(&bare, &["for-each-ref"]).is_empty()).then_some(())
     });
@@ -343,12 +349,13 @@ fn line_ends_that_git_does_not_see_stay_as_they_are_there() {
         assert_eq!(contents(&sandbox, "auth")["files"], 0);
         assert_eq!(text(&tree.join("a.txt")), "one\r\ntwo\r\nthree\r\n");
     }
-    // A change of the mirror is not held up by them.
+    // A change of the mirror does not change them.
     fs::write(mirror(&started).join("b.txt"), "b").unwrap();
     let _ = contents(&sandbox, "auth");
     assert_eq!(text(&tree.join("b.txt")), "b");
     let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
     assert_eq!(landed["files"], json!(["b.txt"]));
+    assert_eq!(text(&tree.join("a.txt")), "one\r\ntwo\r\nthree\r\n");
     let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
     sandbox.finish();
 }
@@ -358,7 +365,8 @@ fn what_the_machine_there_says_is_not_a_word_of_git() {
     let Some((sandbox, host)) = placed() else { return };
     let started = start(&sandbox, "auth");
     let written = sandbox.file("written");
-    let lie = json!({"packed": {"state": format!("--output={}", written.display()), "stays": 0}});
+    let lie =
+        json!({"packed": {"state": format!("--output={}", written.display()), "stays": 0, "isReady": true}});
     let program = host.home().join("liar");
     fs::write(&program, format!("#!/bin/sh\ncat > /dev/null\necho '{lie}'\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -374,6 +382,26 @@ fn what_the_machine_there_says_is_not_a_word_of_git() {
     fs::copy(sandbox.executable("subagent-runtime"), &program).unwrap();
     let _ = sandbox.run(&["worktree", "remove", "two"]).data_of("worktree.removed");
     let _ = started;
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn after_a_landing_that_was_refused_the_worker_goes_on() {
+    let Some((sandbox, host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let (tree, _) = there(&host, &started);
+    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 1 THEIRS"]).data();
+    fs::write(sandbox.workspace().join("a.txt"), "mine\ntwo\nthree\n").unwrap();
+    git(&sandbox, &["commit", "-qam", "mine"]);
+    let error = sandbox.run(&["land", "auth"]).error("LAND_CONFLICT");
+    assert_eq!(error["details"]["files"], json!(["a.txt"]), "{error}");
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    assert_eq!(contents(&sandbox, "auth")["files"], 2);
+    let _ = sandbox.run(&["send", "auth", "!shell git checkout -q HEAD~1 a.txt"]).data();
+    let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["b.txt"]), "{landed}");
+    assert_eq!(text(&tree.join("a.txt")), "mine\ntwo\nthree\n");
     let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
     sandbox.finish();
 }

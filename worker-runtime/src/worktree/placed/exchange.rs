@@ -3,7 +3,7 @@
 
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{
-    Contents, Operation, Packed, PlacedWorktree, Setup, Worktree, WorktreeResult,
+    Contents, Operation, Packed, PlacedWorktree, RETIRED_REFS, Setup, Worktree, WorktreeResult,
 };
 use subagent_protocol::{Code, Error};
 
@@ -90,9 +90,9 @@ impl<'a> WorktreeExchange<'a> {
 
     /// Makes both sides equal. Returns how many files and repositories stay there.
     pub(super) fn run(&self) -> Result<u64, Error> {
-        let there = self.pack()?;
+        let there = self.pack(false)?;
         let mirror = self.mirror()?;
-        let Some(Packed { state: there, stays }) = there else { return Ok(0) };
+        let Some(Packed { state: there, stays, .. }) = there else { return Ok(0) };
         let MirrorState { here, exchanged, is_base } = mirror.ok_or_else(|| self.gone())?;
         let exchanged = exchanged.each_ref().map(Option::as_deref);
         match Direction::of([&here, &there], exchanged) {
@@ -109,9 +109,13 @@ impl<'a> WorktreeExchange<'a> {
 
     /// Creates the worktree there from the mirror, and makes it usable.
     pub(super) fn create(&self, setup: &Setup) -> Result<(), Error> {
-        let there = self.pack()?.map(|packed| packed.state);
+        let there = self.pack(true)?;
+        if there.as_ref().is_some_and(|packed| packed.is_ready) {
+            // An earlier attempt was killed after its last step.
+            return self.run().map(drop);
+        }
         let mirror = self.mirror()?.ok_or_else(|| self.gone())?;
-        self.send(&mirror.here, there, setup)
+        self.send(&mirror.here, there.map(|packed| packed.state), setup)
     }
 
     /// Removes the worktree there. With a time, it keeps what is not known here under a ref there.
@@ -124,12 +128,22 @@ impl<'a> WorktreeExchange<'a> {
         };
         match self.ask(&Operation::Forget { worktree: self.there(), state, time })? {
             WorktreeResult::Removed | WorktreeResult::Discarded(None) => Ok(Forgotten::Removed),
-            WorktreeResult::Discarded(Some(name)) => {
+            WorktreeResult::Discarded(Some(name)) if self.is_retired(&name) => {
                 Ok(Forgotten::Kept(format!("{}:{name}", self.placed.placement.name)))
             }
-            WorktreeResult::Found(contents) => Ok(Forgotten::Stays(contents)),
+            // Its names are not shown: only numbers are taken from there.
+            WorktreeResult::Found(contents) => {
+                Ok(Forgotten::Stays(Contents { under_way: None, names: Vec::new(), ..contents }))
+            }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Whether this is a ref that keeps the worktree.
+    fn is_retired(&self, name: &str) -> bool {
+        let time = name.strip_prefix(RETIRED_REFS).and_then(|rest| rest.strip_prefix(&self.worktree.name));
+        let is_time = |c: char| c.is_ascii_digit() || matches!(c, 'T' | 'Z' | '-');
+        time.and_then(|rest| rest.strip_prefix('/')).is_some_and(|time| time.chars().all(is_time))
     }
 
     /// Returns the state there. What the machine there says is not trusted.
@@ -144,8 +158,8 @@ impl<'a> WorktreeExchange<'a> {
         }
     }
 
-    fn pack(&self) -> Result<Option<Packed>, Error> {
-        self.packed(self.ask(&Operation::Pack { worktree: self.there() })?)
+    fn pack(&self, is_new: bool) -> Result<Option<Packed>, Error> {
+        self.packed(self.ask(&Operation::Pack { worktree: self.there(), is_new })?)
     }
 
     /// Returns the state of the mirror; `None` if it is gone.
@@ -173,18 +187,22 @@ impl<'a> WorktreeExchange<'a> {
         })
     }
 
-    /// Notes that both sides are equal, if the mirror still is as it was. One that `gets` the state from
-    /// there is given it first.
+    /// Notes that both sides are equal. A mirror that `gets` the state from there is given it first, if it
+    /// still is as it was.
     fn settle(&self, here: &str, there: &str, gets: bool) -> Result<(), Error> {
         let settled = self.on_mirror(|state| {
             if !gets {
                 return state.is_exchanged([here, there]);
             }
-            if state.pack()?.state != here {
-                return Err(self.conflict());
+            if state.pack()?.state == here {
+                state.change(here, there)?;
+                return state.is_exchanged([&state.after_change(there)?, there]);
             }
-            state.change(here, there)?;
-            state.is_exchanged([&state.pack()?.state, there])
+            match state.reference(EXCHANGED[1])? {
+                // Another operation was faster.
+                Some(known) if known == there => Ok(()),
+                _ => Err(errors::busy("moved", "the mirror of the worktree has changed meanwhile")),
+            }
         });
         settled.map(drop)
     }

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+use subagent_protocol::clean;
 use subagent_protocol::placement::client::ClientFailure;
 use subagent_protocol::placement::ssh::{self, RemoteHost};
 use subagent_protocol::placement::{Engine, Placement};
@@ -14,6 +16,17 @@ use crate::worktree::work::OperationContext;
 
 /// Maximum length of an answer of the program there, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// The codes of operations there that have their meaning here too.
+const FAILURES: [Code; 6] = [
+    Code::WorktreeBusy,
+    Code::WorktreeNotFound,
+    Code::WorktreeExists,
+    Code::WorktreeNeedsGit,
+    Code::WorktreeSetupFailed,
+    Code::StorageFull,
+];
+/// The details that are taken from such an error.
+const FACTS: [&str; 6] = ["reason", "path", "branch", "command", "output", "exitCode"];
 /// The variable with the transports that git may use: this one, and those of the user's own remotes, as
 /// a partial clone fetches from one.
 pub(super) const TRANSPORTS: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "ext:file:git:http:https:ssh");
@@ -62,10 +75,26 @@ impl<'a> SshLink<'a> {
             return Err(failed(ClientFailure::Exited(status.code(), stderr.as_bytes())));
         }
         match serde_json::from_slice(last_line(&printed)) {
-            Ok(WorktreeResult::Failed(error)) => Err(self.placement.named_in(error)),
+            Ok(WorktreeResult::Failed(error)) => Err(self.failed_there(error)),
             Ok(answer) => Ok(answer),
             Err(_) => Err(failed(ClientFailure::Exited(status.code(), b"the answer cannot be read"))),
         }
+    }
+
+    /// Returns an error from there as one of ours. The machine there may say anything.
+    fn failed_there(&self, error: Error) -> Error {
+        let code = if FAILURES.contains(&error.code) { error.code } else { Code::GitFailed };
+        let message = format!("{} {}", clean::one_line(&error.message), self.placement.located());
+        let mut own = Error::new(code, message);
+        own.retryable = error.retryable;
+        for key in FACTS {
+            match error.details.get(key) {
+                Some(Value::String(text)) => own = own.with(key, clean::clean(text)),
+                Some(Value::Number(number)) => own = own.with(key, number.clone()),
+                _ => {}
+            }
+        }
+        self.placement.named_in(own)
     }
 
     /// Returns the address of a repository there, for git's `ext` transport.

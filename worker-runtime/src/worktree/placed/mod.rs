@@ -2,6 +2,7 @@
 //! exchanges states with the one there, then runs here. Must not change anything that only one side
 //! knows.
 
+mod change;
 mod exchange;
 mod link;
 mod state;
@@ -35,9 +36,13 @@ pub(super) fn answer(work: &OperationContext<'_>, operation: Operation) -> Resul
         | Operation::Merge { worktree, .. } => worktree,
         _ => return carried_out(work, operation),
     };
-    match placed(worktree) {
-        Some((worktree, placed)) => on_both(work, operation, worktree, &placed),
-        None => carried_out(work, operation),
+    match (placed(worktree), operation) {
+        (Some((worktree, placed)), operation) => on_both(work, operation, worktree, &placed),
+        // From another machine, whose paths may begin with the home here.
+        (None, Operation::Setup { worktree, setup }) => {
+            carried_out(work, Operation::Setup { worktree: there::expanded(&worktree)?, setup })
+        }
+        (None, operation) => carried_out(work, operation),
     }
 }
 
@@ -53,12 +58,12 @@ fn on_both(
     match operation {
         Operation::Create { setup, .. } => {
             let _ = carried_out(work, Operation::Create { worktree, setup: Setup::default() })?;
-            exchange.create(&setup)?;
+            exchange.create(&of_there(setup))?;
             Ok(WorktreeResult::Ready)
         }
         Operation::Setup { setup, .. } => {
             let _ = exchange.run()?;
-            exchange.ask(&Operation::Setup { worktree: exchange.there(), setup })
+            exchange.ask(&Operation::Setup { worktree: exchange.there(), setup: of_there(setup) })
         }
         Operation::Remove { .. } => remove(work, &exchange, worktree),
         Operation::Discard { time, .. } => discard(work, &exchange, worktree, time),
@@ -77,6 +82,11 @@ fn on_both(
     }
 }
 
+/// What of a setup is done there. Files that git does not know are not sent.
+fn of_there(setup: Setup) -> Setup {
+    Setup { copy: Vec::new(), ..setup }
+}
+
 /// Lands or merges the mirror.
 fn landed(
     work: &OperationContext<'_>,
@@ -91,10 +101,11 @@ fn landed(
         let _ = exchange.forget(Some(time))?;
         return carried_out(work, operation);
     }
-    let landed = carried_out(work, operation)?;
-    // Its worker goes on with what was landed. If this fails, the next operation does it.
+    let landed = carried_out(work, operation);
+    // Its worker goes on with what was landed, or committed for a landing that was refused. If this
+    // fails, the next operation does it.
     let _ = exchange.run();
-    Ok(landed)
+    landed
 }
 
 /// Removes the worktree there and the mirror, if nothing would be lost with either.

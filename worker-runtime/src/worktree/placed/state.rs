@@ -1,30 +1,27 @@
-//! The state of a worktree as one commit, and how a worktree gets it. The same on both machines.
+//! The state of a worktree as one commit. The same on both machines.
 
 // The tree of the commit has the files byte by byte, without those that git ignores. Its parents are
 // `HEAD`, a commit of the index, and the commit of the branch if that is another one. It depends on
 // nothing else, so the commit of an unchanged worktree does not change.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Packed, Worktree};
 
-use crate::git::Git;
 use crate::worktree::checkout::{Checkout, head};
-use crate::worktree::keep::{Keeping, is_below_link};
-use crate::worktree::registration::Registration;
+use crate::worktree::keep::Keeping;
+use crate::worktree::registration::{READY, Registration};
 use crate::worktree::scratch::Scratch;
-use crate::worktree::status::{self, OwnIndex, parts, path};
-use crate::worktree::work::{OperationContext, line, step};
+use crate::worktree::status::{self, OwnIndex, parts};
+use crate::worktree::work::{OperationContext, line};
 use crate::worktree::{create, errors};
 
 /// The state of the mirror after the newest exchange, and that of the other side.
 pub(super) const EXCHANGED: [&str; 2] = ["refs/worktree/subagent/here", "refs/worktree/subagent/there"];
 /// A state that the worktree is being given, and the one that it had.
-const PENDING: [&str; 2] = ["refs/worktree/subagent/pending", "refs/worktree/subagent/before"];
+pub(super) const PENDING: [&str; 2] = ["refs/worktree/subagent/pending", "refs/worktree/subagent/before"];
 /// The subject of a commit whose `HEAD` is the branch, and of any other.
 const SUBJECTS: [&str; 2] = ["Files on the branch", "Files without the branch"];
 
@@ -36,11 +33,12 @@ pub(super) struct WorktreeState<'a> {
 }
 
 /// What a commit of a state says about refs.
-struct StateRefs {
-    head: String,
-    index: String,
-    tip: String,
-    is_on_branch: bool,
+#[derive(PartialEq, Eq)]
+pub(super) struct StateRefs {
+    pub(super) head: String,
+    pub(super) index_tree: String,
+    pub(super) tip: String,
+    pub(super) is_on_branch: bool,
 }
 
 impl WorktreeState<'_> {
@@ -66,7 +64,8 @@ impl WorktreeState<'_> {
         let subject = SUBJECTS[usize::from(!is_on_branch)];
         let state = keeping.commit(&work.git(&place.top), &tree, parents, subject)?;
         let stays = place.ignored(work)?.len() + nested.len() + place.those(work, &modules)?.len();
-        Ok(Packed { state, stays: stays as u64 })
+        let is_ready = found.read(READY).is_some();
+        Ok(Packed { state, stays: stays as u64, is_ready })
     }
 
     /// Returns the commit of one of our refs of the worktree.
@@ -83,7 +82,7 @@ impl WorktreeState<'_> {
     }
 
     /// Changes refs, all or none.
-    fn update(&self, input: &str) -> Result<(), Error> {
+    pub(super) fn update(&self, input: &str) -> Result<(), Error> {
         let git = self.work.git(&self.found.path);
         self.work.feed(&git, &["update-ref", "--stdin"], input.as_bytes()).map(drop)
     }
@@ -100,8 +99,11 @@ impl WorktreeState<'_> {
             let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to];
             Ok(parts(&self.work.run(&self.found.path, &args)?).map(<[u8]>::to_vec).collect())
         };
+        let is_of_either = |of: fn(&StateRefs) -> &str| of(&has) == of(&had) || of(&has) == of(&will);
         let is_own = differs(&before, &present)?.is_disjoint(&differs(&present, &pending)?)
-            && (has.head == had.head || has.head == will.head);
+            && is_of_either(|refs| &refs.head)
+            && is_of_either(|refs| &refs.index_tree)
+            && is_of_either(|refs| &refs.tip);
         match is_own {
             true => self.change(&present, &pending),
             // All that is there counts as work.
@@ -109,83 +111,30 @@ impl WorktreeState<'_> {
         }
     }
 
-    fn forget_pending(&self) -> Result<(), Error> {
+    pub(super) fn forget_pending(&self) -> Result<(), Error> {
         self.update(&PENDING.map(|name| format!("delete {name}\n")).concat())
-    }
-
-    /// Gives the worktree another state. `present` is its own.
-    pub(super) fn change(&self, present: &str, state: &str) -> Result<(), Error> {
-        let Self { work, worktree, found } = self;
-        let top = &found.path;
-        let refs = self.refs(state)?;
-        let (written, removed) = self.differences(present, state)?;
-        self.update(&format!("update {} {state}\nupdate {} {present}\n", PENDING[0], PENDING[1]))?;
-        for name in &removed {
-            step();
-            remove(top, name)?;
-        }
-        let scratch = Scratch::new(&worktree.repository)?;
-        let git = self.without_filters(&scratch)?;
-        work.feed(&git, &["read-tree", state], b"")?;
-        work.feed(&git, &["checkout-index", "--force", "-z", "--stdin"], &written)?;
-        // A merge of one tree keeps what a sparse checkout leaves out.
-        work.run(top, &["read-tree", "-m", "-i", &refs.index])?;
-        // Its status says whether files differ from the index.
-        let _ = work.asked(top, &["update-index", "-q", "--refresh"])?;
-        work.run(top, &["update-ref", &self.branch(), &refs.tip])?;
-        match refs.is_on_branch {
-            true => work.run(top, &["symbolic-ref", "HEAD", &self.branch()])?,
-            false => work.run(top, &["update-ref", "--no-deref", "HEAD", &refs.head])?,
-        };
-        self.forget_pending()
-    }
-
-    /// Returns the names to write, each with a NUL after it, and those to remove.
-    fn differences(&self, present: &str, state: &str) -> Result<(Vec<u8>, BTreeSet<PathBuf>), Error> {
-        let top = &self.found.path;
-        let args = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", present, state];
-        let differs = self.work.run(top, &args)?;
-        let mut fields = parts(&differs);
-        let (mut written, mut added, mut removed) = (Vec::new(), Vec::new(), BTreeSet::new());
-        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
-            if status == b"D" {
-                removed.insert(path(name).to_owned());
-                continue;
-            }
-            if status == b"A" {
-                added.push(path(name));
-            }
-            written.extend_from_slice(name);
-            written.push(0);
-        }
-        for name in added {
-            if let Some(other) = in_the_way(top, name, &removed) {
-                let message = format!("{} is ignored by git, and would be lost", other.display());
-                return Err(errors::busy("ignored", message)
-                    .with("path", top.join(&other).display().to_string())
-                    .recommend("move it away, and try again"));
-            }
-        }
-        Ok((written, removed))
     }
 
     /// Whether a state of this worktree has nothing but a commit.
     pub(super) fn is_only(&self, state: &str, commit: &str) -> Result<bool, Error> {
         let refs = self.refs(state)?;
         let mut trees = BTreeSet::new();
-        for id in [state, &refs.index, commit] {
-            let tree =
-                self.work.run(&self.found.path, &["rev-parse", "--verify", &format!("{id}^{{tree}}")])?;
-            trees.insert(line(&tree));
+        for id in [state, &refs.index_tree, commit] {
+            trees.insert(self.tree(id)?);
         }
         Ok(refs.head == commit && refs.tip == commit && trees.len() == 1)
     }
 
-    fn branch(&self) -> String {
+    fn tree(&self, id: &str) -> Result<String, Error> {
+        let tree = format!("{id}^{{tree}}");
+        Ok(line(&self.work.run(&self.found.path, &["rev-parse", "--verify", &tree])?))
+    }
+
+    pub(super) fn branch(&self) -> String {
         format!("refs/heads/{}", self.worktree.branch)
     }
 
-    fn refs(&self, state: &str) -> Result<StateRefs, Error> {
+    pub(super) fn refs(&self, state: &str) -> Result<StateRefs, Error> {
         let args = ["log", "-1", "--format=%P%n%s", "--end-of-options", state];
         let text = self.work.run(&self.found.path, &args)?;
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -198,85 +147,11 @@ impl WorktreeState<'_> {
         Ok(StateRefs {
             tip: parents.get(2).unwrap_or(head).clone(),
             head: head.clone(),
-            index: index.clone(),
+            index_tree: self.tree(index)?,
             is_on_branch: subject.starts_with(SUBJECTS[0]),
         })
-    }
-
-    /// Git with an index of its own, that writes files as the commit has them: filters have run where
-    /// the files were made.
-    fn without_filters<'a>(&'a self, scratch: &Scratch) -> Result<Git<'a>, Error> {
-        let (top, repository) = (&self.found.path, &self.worktree.repository);
-        let git_dir = scratch.path("git");
-        let format = if self.worktree.base.len() == SHA256_DIGITS { "sha256" } else { "sha1" };
-        let format = format!("--object-format={format}");
-        let init =
-            ["init", "--quiet", "--bare", "--template=", &format].map(AsRef::<std::ffi::OsStr>::as_ref);
-        let init: Vec<_> = init.into_iter().chain([git_dir.as_os_str()]).collect();
-        self.work.run(repository, &init)?;
-        let attributes = git_dir.join("info/attributes");
-        let written = attributes.parent().map_or(Ok(()), fs::create_dir_all);
-        let written =
-            written.and_then(|()| fs::write(&attributes, "* -text -filter -ident -working-tree-encoding\n"));
-        written.map_err(|error| errors::file(&attributes, &error))?;
-        let mut git = self.work.git(top);
-        git.places = vec![
-            ("GIT_DIR", git_dir.into()),
-            ("GIT_WORK_TREE", top.into()),
-            ("GIT_OBJECT_DIRECTORY", self.found.common().join("objects").into()),
-            ("GIT_INDEX_FILE", scratch.path("index").into()),
-        ];
-        Ok(git)
     }
 }
 
 /// The length of a commit's name in a repository with SHA-256.
 pub(super) const SHA256_DIGITS: usize = 64;
-
-/// Returns what the state does not have, and what lies where a new file is written: a file or link in
-/// place of a folder above it, the file itself, or a file below a folder in its place.
-fn in_the_way(top: &Path, name: &Path, removed: &BTreeSet<PathBuf>) -> Option<PathBuf> {
-    let above = name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    let above: Vec<&Path> = above.collect();
-    for folder in above.into_iter().rev() {
-        match top.join(folder).symlink_metadata() {
-            Err(_) => return None,
-            Ok(meta) if meta.is_dir() => {}
-            Ok(_) => return Some(folder.to_owned()).filter(|folder| !removed.contains(folder)),
-        }
-    }
-    let mut unseen = vec![name.to_owned()];
-    while let Some(name) = unseen.pop() {
-        match top.join(&name).symlink_metadata() {
-            Err(_) => {}
-            Ok(meta) if meta.is_dir() => match fs::read_dir(top.join(&name)) {
-                Ok(entries) => unseen.extend(entries.flatten().map(|entry| name.join(entry.file_name()))),
-                Err(_) => return Some(name),
-            },
-            Ok(_) if removed.contains(&name) => {}
-            Ok(_) => return Some(name),
-        }
-    }
-    None
-}
-
-/// Removes a file, and the folders above it that are empty then.
-fn remove(top: &Path, name: &Path) -> Result<(), Error> {
-    if is_below_link(top, name) {
-        return Ok(());
-    }
-    let file = top.join(name);
-    match fs::symlink_metadata(&file) {
-        // A repository below, which git tracks as one entry.
-        Ok(meta) if meta.is_dir() => return Ok(()),
-        Ok(_) => fs::remove_file(&file).map_err(|error| errors::file(&file, &error))?,
-        Err(_) => {}
-    }
-    let folders = name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    for folder in folders {
-        if fs::remove_dir(top.join(folder)).is_err() {
-            break;
-        }
-    }
-    Ok(())
-}

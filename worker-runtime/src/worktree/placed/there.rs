@@ -29,15 +29,21 @@ fn known_ref(worktree: &Worktree) -> String {
     format!("{KNOWN_REFS}{}", worktree.name)
 }
 
-/// Puts the state of the worktree under its ref. Returns it; `None` without a worktree.
+/// Puts the state of the worktree under its ref. Returns it; `None` without a worktree. One that `is_new`
+/// may be incomplete.
 pub(in crate::worktree) fn pack(
     work: &OperationContext<'_>,
     worktree: &Worktree,
+    is_new: bool,
 ) -> Result<WorktreeResult, Error> {
     let worktree = &expanded(worktree)?;
     init(work, worktree)?;
     exclusively(work, "pack", worktree, |work| {
         let Some(found) = look::registered(worktree)?.filter(Registration::is_whole) else {
+            if !is_new && create::tip(work, worktree)?.is_some() {
+                let message = "the folder of the worktree is gone, and its branch is not";
+                return Err(errors::not_found(&worktree.path, message));
+            }
             return Ok(WorktreeResult::Packed(None));
         };
         let state = WorktreeState { work, worktree, found: &found };
@@ -77,11 +83,11 @@ pub(in crate::worktree) fn unpack(
         if packed.state != state {
             keep_known(work, worktree, &packed.state)?;
             there.change(&packed.state, state)?;
-            packed = there.pack()?;
+            packed.state = there.after_change(state)?;
         }
         if is_unused {
+            // What it makes is work, as in any worktree.
             let _ = usable::make(work, worktree, setup)?;
-            packed = there.pack()?;
         }
         Ok(WorktreeResult::Packed(Some(packed)))
     })
@@ -113,7 +119,7 @@ pub(in crate::worktree) fn forget(
         return Ok(WorktreeResult::Removed);
     }
     exclusively(work, "forget", worktree, |work| {
-        let Some(found) = look::registered(worktree)? else { return forget_refs(work, worktree) };
+        let Some(found) = look::registered(worktree)? else { return forget_gone(work, worktree, time) };
         if is_known(work, worktree, &found, state)? {
             found.refuse_if_locked()?;
             let args = ["worktree", "remove", "--force"].map(AsRef::<std::ffi::OsStr>::as_ref);
@@ -130,6 +136,29 @@ pub(in crate::worktree) fn forget(
             }
         }
     })
+}
+
+/// Forgets a worktree without a folder, whose commits may be known nowhere else.
+fn forget_gone(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    time: Option<Timestamp>,
+) -> Result<WorktreeResult, Error> {
+    let contents = look::look(work, worktree)?;
+    if contents.is_clean() {
+        if let Some(gone) = Registration::find(worktree)? {
+            remove::forget(&gone)?;
+        }
+        return forget_refs(work, worktree);
+    }
+    match time {
+        None => Ok(WorktreeResult::Found(contents)),
+        Some(time) => {
+            let kept = discard::discard(work, worktree, time)?;
+            let _ = forget_refs(work, worktree)?;
+            Ok(kept)
+        }
+    }
 }
 
 /// Whether all of the worktree is in this state, which is known elsewhere.
@@ -189,7 +218,7 @@ fn init(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
 }
 
 /// The same with the home of this process.
-fn expanded(worktree: &Worktree) -> Result<Worktree, Error> {
+pub(super) fn expanded(worktree: &Worktree) -> Result<Worktree, Error> {
     let home = |path: &Path| there::path(path.as_os_str()).map_err(|error| errors::file(path, &error));
     Ok(Worktree {
         repository: home(&worktree.repository)?,

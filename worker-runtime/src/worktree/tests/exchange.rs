@@ -10,7 +10,7 @@ use subagent_testkit::{Random, say, times};
 use super::property::kill;
 use super::states::State;
 use super::templates::Templates;
-use super::world::{WorktreeFixture, write};
+use super::world::{WorktreeFixture, time, write};
 
 /// Number of cases in an ordinary run.
 const CASES: usize = 24;
@@ -28,7 +28,7 @@ fn elsewhere(state: &State) -> Worktree {
 
 /// Packs a state; `None` where git is busy with an operation of the user.
 fn pack(world: &WorktreeFixture, worktree: &Worktree) -> Option<Option<Packed>> {
-    match world.run(Operation::Pack { worktree: worktree.clone() }) {
+    match world.run(Operation::Pack { worktree: worktree.clone(), is_new: true }) {
         WorktreeResult::Packed(packed) => Some(packed),
         WorktreeResult::Failed(error) if error.code == Code::WorktreeBusy => None,
         other => panic!("{other:?}"),
@@ -190,4 +190,42 @@ fn ignored_files_in_the_way_stay() {
         assert_eq!(fs::read_to_string(there.path.join(ignored)).unwrap(), "precious", "{add}");
         assert_eq!(pack(&world, &there).flatten().unwrap().state, first, "nothing has changed");
     }
+}
+
+#[test]
+fn commits_of_a_worktree_that_its_agent_has_removed_are_kept() {
+    let (world, _, there, state) = pair();
+    let lost = world.commit_in(&there.path, "of the agent");
+    world.git_in(&there.path, &["worktree", "remove", "--force", "."]);
+    let packed = world.run(Operation::Pack { worktree: there.clone(), is_new: false });
+    assert!(matches!(packed, WorktreeResult::Failed(error) if error.code == Code::WorktreeNotFound));
+    let forget = |time| Operation::Forget { worktree: there.clone(), state: state.clone(), time };
+    let WorktreeResult::Found(contents) = world.run(forget(None)) else { panic!("it has work") };
+    assert_eq!(contents.commits, 1);
+    let WorktreeResult::Discarded(Some(kept)) = world.run(forget(Some(time(0)))) else {
+        panic!("it is kept")
+    };
+    world.git_in(&there.repository, &["merge-base", "--is-ancestor", &lost, &kept]);
+    assert_eq!(world.run(forget(None)), WorktreeResult::Removed);
+}
+
+#[test]
+fn a_repository_in_the_place_of_a_new_file_stays() {
+    let (world, here, there, before) = pair();
+    world.git_in(&there.path, &["init", "-q", "sub"]);
+    write(&there.path.join("sub/file"), "committed");
+    world.commit_in(&there.path.join("sub"), "below");
+    write(&there.path.join("sub/file"), "precious");
+    world.git_in(&there.path, &["add", "sub"]);
+    let first = pack(&world, &there).flatten().unwrap().state;
+    let _ = world.run(send(&world, &there, &here, &first, Some(&before)));
+    assert_eq!(pack(&world, &here).flatten().unwrap().state, first);
+    world.git_in(&here.path, &["rm", "-q", "--cached", "sub"]);
+    let _ = fs::remove_dir(here.path.join("sub"));
+    write(&here.path.join("sub"), "a file");
+    world.git_in(&here.path, &["add", "sub"]);
+    let second = pack(&world, &here).flatten().unwrap().state;
+    let operation = send(&world, &here, &there, &second, Some(&first));
+    assert_eq!(reason(world.run(operation)), "ignored");
+    assert_eq!(fs::read_to_string(there.path.join("sub/file")).unwrap(), "precious");
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use subagent_protocol::Code;
 use subagent_protocol::worktree::{Operation, WorktreeResult};
@@ -86,9 +87,10 @@ fn where_no_worktree_can_be_made_the_error_says_why() {
     let mut world = world;
     world.env[0].1 = "/nonexistent".into();
     assert_eq!(refused(world.plan_with(&world.top(), None, None, false)), needs("notInstalled"));
-    let old = world.dir.path().join("git");
-    fs::write(&old, "#!/bin/sh\necho git version 2.29.3\n").unwrap();
-    fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // Written by another process: a fork of this one would have it open when it is started.
+    let script = "printf '#!/bin/sh\\necho git version 2.29.3\\n' > git && chmod 755 git";
+    let written = Command::new("/bin/sh").args(["-c", script]).current_dir(world.dir.path()).status();
+    assert!(written.unwrap().success());
     world.env[0].1 = world.dir.path().into();
     assert_eq!(refused(world.plan_with(&world.top(), None, None, false)), needs("tooOld"));
 }
