@@ -373,8 +373,8 @@ fn what_the_machine_there_says_is_not_a_word_of_git() {
     // The agent has put it in the place of the program there.
     host.place(&sandbox, json!({"program": program, "transport": "git"}));
     let args = ["worker", "start", "demo", "--name", "two", "--on", "there", "--worktree"];
-    let error = sandbox.run(&args).error("INTERNAL_ERROR");
-    assert!(error["message"].as_str().unwrap().contains("another answer"), "{error}");
+    let error = sandbox.run(&args).error("PLACEMENT_NOT_PREPARED");
+    assert!(error["message"].as_str().unwrap().contains("its answer cannot be read"), "{error}");
     assert!(!written.exists());
     let runtime = sandbox.executable("subagent-runtime");
     host.place(&sandbox, json!({"program": runtime, "transport": "git"}));

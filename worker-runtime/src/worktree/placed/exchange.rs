@@ -1,11 +1,11 @@
 //! The exchange of states between the mirror here and the worktree there: the side that has changed
 //! since the last exchange gives its state to the other one.
 
+use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{
     Contents, Operation, Packed, PlacedWorktree, RETIRED_REFS, Setup, Worktree, WorktreeResult,
 };
-use subagent_protocol::{Code, Error};
 
 use super::link::{SshLink, TRANSPORTS};
 use super::state::{EXCHANGED, WorktreeState};
@@ -135,7 +135,7 @@ impl<'a> WorktreeExchange<'a> {
             WorktreeResult::Found(contents) => {
                 Ok(Forgotten::Stays(Contents { under_way: None, names: Vec::new(), ..contents }))
             }
-            other => Err(unexpected(&other)),
+            _ => Err(self.link.wrong_answer()),
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> WorktreeExchange<'a> {
         };
         match answer {
             WorktreeResult::Packed(packed) if packed.as_ref().is_none_or(is_id) => Ok(packed),
-            other => Err(unexpected(&other)),
+            _ => Err(self.link.wrong_answer()),
         }
     }
 
@@ -218,7 +218,7 @@ impl<'a> WorktreeExchange<'a> {
         let answer = self.ask(&Operation::Unpack { worktree, state, before, setup })?;
         match self.packed(answer)? {
             Some(packed) => self.settle(here, &packed.state, false),
-            None => Err(unexpected(&WorktreeResult::Packed(None))),
+            None => Err(self.link.wrong_answer()),
         }
     }
 
@@ -264,8 +264,4 @@ impl<'a> WorktreeExchange<'a> {
                 "undo the changes in {path}, which is a mirror, or `subagent worktree discard {name}`, which keeps both"
             ))
     }
-}
-
-fn unexpected(answer: &WorktreeResult) -> Error {
-    Error::new(Code::Internal, format!("an operation on a worktree has another answer: {answer:?}"))
 }

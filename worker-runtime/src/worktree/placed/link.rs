@@ -77,8 +77,14 @@ impl<'a> SshLink<'a> {
         match serde_json::from_slice(last_line(&printed)) {
             Ok(WorktreeResult::Failed(error)) => Err(self.failed_there(error)),
             Ok(answer) => Ok(answer),
-            Err(_) => Err(failed(ClientFailure::Exited(status.code(), b"the answer cannot be read"))),
+            Err(_) => Err(self.wrong_answer()),
         }
+    }
+
+    /// Returns the error for an answer that no program of this version gives.
+    pub(super) fn wrong_answer(&self) -> Error {
+        let failure = ClientFailure::Exited(Some(0), b"its answer cannot be read");
+        failure.error(self.placement, self.program)
     }
 
     /// Returns an error from there as one of ours. The machine there may say anything.

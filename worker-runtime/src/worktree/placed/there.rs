@@ -41,8 +41,7 @@ pub(in crate::worktree) fn pack(
     exclusively(work, "pack", worktree, |work| {
         let Some(found) = look::registered(worktree)?.filter(Registration::is_whole) else {
             if !is_new && create::tip(work, worktree)?.is_some() {
-                let message = "the folder of the worktree is gone, and its branch is not";
-                return Err(errors::not_found(&worktree.path, message));
+                return Err(errors::not_found(&worktree.path, "the folder of the worktree was removed"));
             }
             return Ok(WorktreeResult::Packed(None));
         };
