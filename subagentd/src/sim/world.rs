@@ -77,7 +77,8 @@ impl Tally {
         let mut all = self.clone();
         // A missing end in a readable journal must never occur.
         let [seen @ .., unknown_ends] = all.fields();
-        let lively = seen.iter().all(|count| **count > histories as u64 / 20) && *unknown_ends == 0;
+        // The rarest, hibernations, are about 5 % of the histories, and now and then fewer.
+        let lively = seen.iter().all(|count| **count > histories as u64 / 25) && *unknown_ends == 0;
         assert!(lively, "hardly anything happened in {histories} histories: {self:?}");
     }
 }
