@@ -126,15 +126,21 @@ pub(in crate::worktree) fn forget(
             work.run(&worktree.repository, &args)?;
             return forget_refs(work, worktree);
         }
-        match time {
-            None => look::look(work, worktree).map(WorktreeResult::Found),
-            Some(time) => {
-                let kept = discard::discard(work, worktree, time)?;
-                let _ = forget_refs(work, worktree)?;
-                Ok(kept)
-            }
-        }
+        keep(work, worktree, time)
     })
+}
+
+/// Keeps a worktree with more than a known state under a ref of this time, and removes it. Without a
+/// time, it stays.
+fn keep(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    time: Option<Timestamp>,
+) -> Result<WorktreeResult, Error> {
+    let Some(time) = time else { return look::look(work, worktree).map(WorktreeResult::Found) };
+    let kept = discard::discard(work, worktree, time)?;
+    let _ = forget_refs(work, worktree)?;
+    Ok(kept)
 }
 
 /// Forgets a worktree without a folder, whose commits may be known nowhere else.
@@ -143,21 +149,13 @@ fn forget_gone(
     worktree: &Worktree,
     time: Option<Timestamp>,
 ) -> Result<WorktreeResult, Error> {
-    let contents = look::look(work, worktree)?;
-    if contents.is_clean() {
-        if let Some(gone) = Registration::find(worktree)? {
-            remove::forget(&gone)?;
-        }
-        return forget_refs(work, worktree);
+    if !look::look(work, worktree)?.is_clean() {
+        return keep(work, worktree, time);
     }
-    match time {
-        None => Ok(WorktreeResult::Found(contents)),
-        Some(time) => {
-            let kept = discard::discard(work, worktree, time)?;
-            let _ = forget_refs(work, worktree)?;
-            Ok(kept)
-        }
+    if let Some(gone) = Registration::find(worktree)? {
+        remove::forget(&gone)?;
     }
+    forget_refs(work, worktree)
 }
 
 /// Whether all of the worktree is in this state, which is known elsewhere.
