@@ -24,8 +24,8 @@
 // see [`work_tree`].
 //
 // For a worker that is placed elsewhere, the daemon runs `subagent-runtime submit`,
-// `subagent-runtime dial` and `subagent-runtime discard` there: see [`placement`]. The first process
-// of a container is `subagent-runtime hold`.
+// `subagent-runtime dial`, `subagent-runtime logs` and `subagent-runtime discard` there: see
+// [`placement`]. The first process of a container is `subagent-runtime hold`.
 
 mod acp;
 mod ask;
@@ -69,7 +69,7 @@ use subagent_protocol::start::STORAGE_FULL_EXIT;
 const MAX_LOOKUPS: usize = 4;
 
 /// Runs `subagent-runtime`. `args` follow the program's name: `run`, `ask`, `command`, `base ...`,
-/// `diff`, `worktree`, `submit`, `dial`, `discard`, `--version`, `guard ...` or `confine ...`.
+/// `diff`, `worktree`, `submit`, `dial`, `discard`, `logs`, `--version`, `guard ...` or `confine ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -115,6 +115,10 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        Some("logs") => match placement::logs::run(args.next(), args.next(), args.next()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some(HOLD) => match placement::hold::run(args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
@@ -130,7 +134,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `hold`, `relay` or `guard`",
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `logs`, `hold`, `relay` or `guard`",
         ),
     }
 }

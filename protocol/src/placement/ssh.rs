@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::places::ClientCommand;
+
 /// Options of every call: no terminal, no escape character, no question, and an end when the host
 /// does not answer.
 const OPTIONS: [&str; 11] = [
@@ -41,6 +43,12 @@ impl RemoteHost {
         let options = OPTIONS.iter().map(|option| (*option).to_owned());
         let rest = ["--".to_owned(), self.host.clone(), line.to_owned()];
         options.chain(self.args.iter().cloned()).chain(rest).collect()
+    }
+
+    /// Returns the command that runs a program there, without a login shell.
+    #[must_use]
+    pub fn exec(&self, program: &str, words: &[&str]) -> ClientCommand {
+        ClientCommand::new(CLIENT, self.arguments(&line(program, words, false)))
     }
 
     /// Returns the key that is wrong, and why.

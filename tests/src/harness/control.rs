@@ -45,6 +45,12 @@ impl Gate {
 }
 
 impl TestSandbox {
+    /// Returns the log of a worker's agents as `worker logs` shows it.
+    pub fn log_of(&self, worker: &str) -> String {
+        let shown = self.run(&["worker", "logs", worker]).data_of("worker.logs");
+        shown["text"].as_str().unwrap_or_default().to_owned()
+    }
+
     /// Returns a gate with this name.
     #[must_use]
     pub fn gate(&self, name: &str) -> Gate {

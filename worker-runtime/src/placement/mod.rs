@@ -6,6 +6,7 @@ pub(crate) mod dial;
 pub(crate) mod discard;
 mod folder;
 pub(crate) mod hold;
+pub(crate) mod logs;
 pub(crate) mod relay;
 mod segments;
 pub(crate) mod submit;

@@ -166,6 +166,11 @@ impl Carrier {
         self.container().is_some()
     }
 
+    /// Whether the files of the place are not those of this machine, and no file system is shared.
+    pub(super) fn has_own_files(&self) -> bool {
+        matches!(&self.placement.engine, Engine::Ssh(_) | Engine::Kubernetes(_) | Engine::Command(_))
+    }
+
     fn container(&self) -> Option<&ContainerEngine> {
         match &self.placement.engine {
             Engine::Podman(podman) => Some(podman),
@@ -245,6 +250,13 @@ impl Carrier {
     /// Returns the command that dials here, through the folder that a place shares with this machine.
     pub(super) fn dial_here(&self, worker: &WorkerId) -> Command {
         clean(Command::new(&self.runtime), ["dial", worker.as_str()].map(str::to_owned).into())
+    }
+
+    /// Returns the command that runs `subagent-runtime` with these words on another machine; `None` without
+    /// a host.
+    pub(super) fn on_host(&self, words: &[&str]) -> Option<ClientCommand> {
+        let Engine::Ssh(host) = &self.placement.engine else { return None };
+        Some(host.exec(&self.program(), words))
     }
 
     fn command(&self, verb: &str, worker: &WorkerId) -> Command {

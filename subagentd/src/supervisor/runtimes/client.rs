@@ -16,7 +16,7 @@ use super::carrier::Carrier;
 use super::stream::unreachable;
 
 /// Maximum size of each output of a command in bytes.
-const MAX_OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 5 * 1024 * 1024;
 
 /// What a command has printed, and how it ended.
 pub(super) struct ClientAnswer {

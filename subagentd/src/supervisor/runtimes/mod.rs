@@ -11,6 +11,7 @@ pub(crate) mod health;
 pub(crate) mod journal;
 pub(crate) mod link;
 pub(crate) mod locks;
+pub(crate) mod logs;
 pub(crate) mod memory;
 pub(crate) mod orphaned_runtimes;
 pub(crate) mod place;

@@ -10,7 +10,7 @@ use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::placement::Engine;
 use subagent_protocol::placement::client::cleaned;
 use subagent_protocol::placement::engine::{
-    ClientOutput, NamedPlace, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
+    ClientCommand, ClientOutput, NamedPlace, PlaceIdentity, PlaceQueue, PlaceStart, PlaceStatus,
 };
 use subagent_protocol::placement::kubernetes::manifest::PodManifest;
 use subagent_protocol::placement::slurm::JOB_LOG;
@@ -310,16 +310,30 @@ pub(super) async fn dial(
     if is_given_up(carrier, worker, number).await? {
         return Ok(DialTarget::Vanished);
     }
+    match inside(carrier, engine, (worker, number), &["dial", worker.as_str()]).await? {
+        Some(dial) => Ok(DialTarget::Reached(Box::new(carrier.client(dial)))),
+        None if engine.shares_folder() => Ok(DialTarget::Reached(Box::new(carrier.dial_here(worker)))),
+        None => Ok(DialTarget::Vanished),
+    }
+}
+
+/// Returns the command that runs `subagent-runtime` with these words in the place of a runtime; `None` if
+/// the engine has ended it.
+///
+/// # Errors
+/// `PLACEMENT_UNREACHABLE`: the engine does not answer, or no command can be run in the place.
+pub(super) async fn inside(
+    carrier: &Carrier,
+    engine: &PlaceQueue,
+    (worker, number): (&WorkerId, u64),
+    words: &[&str],
+) -> Result<Option<ClientCommand>> {
     match settled(carrier, engine, worker, number).await? {
         PlaceStatus::Ready { handle } => {
             let place = NamedPlace { name: &carrier.place_name(worker, number), handle: &handle };
-            let dial = engine.exec(place, &carrier.program(), &["dial", worker.as_str()]);
-            Ok(DialTarget::Reached(Box::new(carrier.client(dial))))
+            Ok(Some(engine.exec(place, &carrier.program(), words)))
         }
-        PlaceStatus::Gone { .. } if engine.shares_folder() => {
-            Ok(DialTarget::Reached(Box::new(carrier.dial_here(worker))))
-        }
-        PlaceStatus::Gone { .. } => Ok(DialTarget::Vanished),
+        PlaceStatus::Gone { .. } => Ok(None),
         PlaceStatus::Waiting { handle, reason: state } | PlaceStatus::Held { handle, state } => {
             Err(unreachable(&format!("the {} {handle} is {state}", engine.noun()), ""))
         }

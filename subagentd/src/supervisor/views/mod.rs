@@ -10,9 +10,8 @@ pub(crate) mod queue;
 pub(crate) mod transcript;
 pub(crate) mod usage;
 
-use std::path::Path;
-
 use subagent_core::model::{Hibernation, Queue, RuntimeStatus, Worker};
+use subagent_protocol::Result;
 use subagent_protocol::api::{
     AgentView, ParkedView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
 };
@@ -20,7 +19,6 @@ use subagent_protocol::details::AuthStatus;
 use subagent_protocol::placement::Placement;
 use subagent_protocol::state::{ParkReason, WorkerState};
 use subagent_protocol::tags::Selector;
-use subagent_protocol::{Code, Error, Result};
 
 use super::Supervisor;
 use super::runtimes::memory;
@@ -30,7 +28,7 @@ use crate::store::questions::{self};
 use crate::store::tasks::{self, TaskQuery};
 use crate::store::workers::{self, child_sessions, details};
 use crate::supervisor::questions::open_questions;
-use crate::supervisor::runtimes::place;
+use crate::supervisor::runtimes::{logs, place};
 use crate::supervisor::worktrees::lookup::worktree_of;
 
 /// Maximum size of a returned log, in bytes.
@@ -248,25 +246,17 @@ pub(crate) async fn approvals(supervisor: &Supervisor, worker: &str) -> Result<V
 /// Returns the end of the agent's log of standard error.
 ///
 /// # Errors
-/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
+/// `WORKER_NOT_FOUND`, and those of [`logs::end_of_log`]. A log that does not exist yet is empty.
 pub(crate) async fn worker_logs(
     supervisor: &Supervisor,
     worker: &str,
     tail_bytes: u64,
 ) -> Result<WorkerLogs> {
     let row = supervisor.row(worker).await?;
-    let path = place::log_path(&supervisor.shared.setup, row.placement.as_ref(), row.worker_id.as_str());
-    let length = tail_bytes.min(MAX_LOG_BYTES);
-    let file = path.clone();
-    let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;
-    let (text, truncated) = match tail {
-        Ok(Ok(tail)) => tail,
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), false),
-        Ok(Err(error)) => {
-            return Err(Error::new(Code::StorageError, format!("cannot read {}: {error}", path.display())));
-        }
-        Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
-    };
+    let setup = &supervisor.shared.setup;
+    let path = place::log_path(setup, row.placement.as_ref(), row.worker_id.as_str());
+    let end = logs::end_of_log(setup, &row, &path, tail_bytes.min(MAX_LOG_BYTES)).await?;
+    let (text, truncated) = (String::from_utf8_lossy(&end.bytes).into_owned(), end.truncated);
     Ok(WorkerLogs { worker_id: row.worker_id, path: path.display().to_string(), text, truncated })
 }
 
@@ -287,14 +277,4 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
         (false, WorkerState::Stopped) => "lost",
         (false, _) => "restartable",
     }
-}
-
-fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut file = subagent_config::regular::open_to_read(path)?;
-    let size = file.metadata()?.len();
-    file.seek(SeekFrom::Start(size.saturating_sub(length)))?;
-    let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes)?;
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), size > length))
 }

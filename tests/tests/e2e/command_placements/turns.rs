@@ -35,17 +35,21 @@ fn a_turn_with_a_question_works_in_a_place_and_leaves_nothing() {
     for expected in [work.to_str().unwrap(), "absent", "sent along", "of the place"] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    let _ = sandbox.send(&worker, "!stderr of the agent");
+    assert!(sandbox.log_of(&worker).ends_with("of the agent\n"));
     let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 3);
+    wait_for_prompt(&sandbox, 4);
     let _ = sandbox.run(&["cancel", &worker]);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     sandbox.check();
     stop(&sandbox, &worker);
     assert!(engine.live().is_empty());
     assert_eq!((engine.created().len(), engine.calls("submit")), (1, 1));
+    let error = sandbox.run(&["logs", &worker]).error("PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "ended", "the log has ended with its place: {error}");
     let _ = sandbox.run(&["worker", "rm", &worker]).data_of("worker.removed");
     let placed = sandbox.state_dir().join("placed").join(&worker);
     wait_until("the removal of the folder", DEADLINE, || (!placed.exists()).then_some(()));

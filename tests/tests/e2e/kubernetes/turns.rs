@@ -37,11 +37,13 @@ fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
     for expected in [work.to_str().unwrap(), "absent", "sent along", "of the pod"] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    let _ = sandbox.send(&worker, "!stderr of the agent");
+    assert!(sandbox.log_of(&worker).ends_with("of the agent\n"));
     let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 3);
+    wait_for_prompt(&sandbox, 4);
     let _ = sandbox.run(&["cancel", &worker]);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     sandbox.check();
@@ -49,6 +51,8 @@ fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
     assert_eq!(stopped["state"], "stopped");
     cluster.wait_for_none();
     assert_eq!(cluster.pods.created(), [name]);
+    let error = sandbox.run(&["logs", &worker]).error("PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "ended", "the log has ended with its pod: {error}");
     let _ = sandbox.run(&["worker", "rm", &worker]).data_of("worker.removed");
     sandbox.finish();
 }

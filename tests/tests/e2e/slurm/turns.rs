@@ -33,11 +33,13 @@ fn a_turn_with_a_question_works_in_a_job_and_leaves_nothing() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     assert_eq!(std::fs::read_to_string(work.join("made")).unwrap(), "mine\n");
+    let _ = sandbox.send(&worker, "!stderr of the agent");
+    assert!(sandbox.log_of(&worker).ends_with("of the agent\n"));
     let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 3);
+    wait_for_prompt(&sandbox, 4);
     let _ = sandbox.run(&["cancel", &worker]);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     sandbox.check();

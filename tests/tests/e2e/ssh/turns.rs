@@ -48,6 +48,29 @@ fn a_turn_with_a_question_works_there_and_leaves_nothing() {
 }
 
 #[test]
+fn the_log_of_an_agent_there_is_shown_here() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    let _ = sandbox.send(&worker, "!stderr first\n!stderr of the agent");
+    let log = sandbox.log_of(&worker);
+    assert!(log.contains("first\nof the agent\n"), "{log}");
+    let end = sandbox.run(&["logs", &worker, "--tail-bytes", "6"]).data_of("worker.logs");
+    assert_eq!((&end["text"], &end["truncated"]), (&json!("agent\n"), &json!(true)), "{end}");
+    let path = host.folder_of(&worker).join("agent.log");
+    let whole = fs::metadata(&path).unwrap().len().to_string();
+    let all = sandbox.run(&["logs", &worker, "--tail-bytes", &whole]).data_of("worker.logs");
+    assert_eq!((&all["text"], &all["truncated"]), (&json!(log), &json!(false)), "{all}");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert_eq!(sandbox.log_of(&worker), log, "it outlives the agent");
+    host.configure_client("other", "host");
+    let error = sandbox.run(&["logs", &worker]).error("PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["host"], "there", "{error}");
+    sandbox.finish();
+}
+
+#[test]
 fn the_removal_of_a_copied_worker_keeps_the_files_of_the_original_there() {
     let sandbox = TestSandbox::new();
     let Some(host) = SshHost::start(&sandbox) else { return };
