@@ -8,7 +8,7 @@ use subagent_protocol::placement::{Engine, Placement};
 
 use super::remote::{self, LocalRuntime, SHORT, over_ssh};
 use super::steps::{PROBE, PassedStep, folder_of, git_of, same_version};
-use super::{NamedPlacement, cluster, commands, container, pod};
+use super::{NamedPlacement, agent, cluster, commands, container, pod};
 use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -17,8 +17,8 @@ use crate::output::CliOutcome;
 /// Check that workers can run on another machine, in a container or on a cluster
 ///
 /// Looks for the host or image, the runtime of this version and the folder there, and opens and ends a
-/// stream, a container, a job, a pod or a place of your commands. It starts no agent:
-/// `subagent worker start --on NAME` does.
+/// stream, a container, a job, a pod or a place of your commands. Then a daemon of its own runs a
+/// worker with the scripted demo agent there, gives it a turn, reads its log and ends it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,6 +45,7 @@ pub(super) fn run(args: &PlacementCheckArgs, context: &CliContext) -> Result<Cli
             Engine::Loopback => Ok(()),
         }
     });
+    let checked = checked.and_then(|()| agent::checked(placement, (&runtime, &program), context, &mut steps));
     if let Err(failure) = checked {
         return Err(failure.with("steps", json!(steps)));
     }

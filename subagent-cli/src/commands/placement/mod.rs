@@ -1,6 +1,7 @@
 //! `placement`: other machines, containers, clusters, pods and places of own commands where workers run.
-//! No daemon is involved.
+//! The daemon of the workspace is not involved.
 
+mod agent;
 mod check;
 mod cluster;
 mod commands;

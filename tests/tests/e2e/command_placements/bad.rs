@@ -158,7 +158,8 @@ fn a_placement_of_commands_is_checked_step_by_step() {
     let check = || sandbox.run(&["placement", "check", "own"]);
     let checked = check().data_of("placement.checked");
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
-    assert_eq!(steps, ["submit", "status", "runtime", "folder", "stream", "logs", "cancel"], "{checked}");
+    let expected = ["submit", "status", "runtime", "folder", "stream", "logs", "cancel"];
+    assert_eq!(steps, [&expected[..], &["agent", "log", "stop"]].concat(), "{checked}");
     assert!(engine.live().is_empty());
     let prepared = sandbox.run(&["placement", "prepare", "own"]).data_of("placement.prepared");
     assert_eq!((&prepared["program"], &prepared["uploaded"]), (&"subagent-runtime".into(), &false.into()));

@@ -99,7 +99,7 @@ fn a_placement_of_pods_is_checked_step_by_step() {
     let check = || sandbox.run(&["placement", "check", "pods"]);
     let checked = check().data_of("placement.checked");
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
-    assert_eq!(steps, ["engine", "runtime", "folder", "pod"], "{checked}");
+    assert_eq!(steps, ["engine", "runtime", "folder", "pod", "agent", "log", "stop"], "{checked}");
     cluster.wait_for_none();
     let prepared = sandbox.run(&["placement", "prepare", "pods"]).data_of("placement.prepared");
     assert_eq!(prepared["line"], "COPY subagent-runtime subagent /usr/local/bin/", "{prepared}");

@@ -54,7 +54,7 @@ fn a_placement_of_a_container_is_checked_step_by_step() {
     let check = || sandbox.run(&["placement", "check", "box"]);
     let checked = check().data_of("placement.checked");
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
-    assert_eq!(steps, ["engine", "runtime", "folder", "container"], "{checked}");
+    assert_eq!(steps, ["engine", "runtime", "folder", "container", "agent", "log", "stop"], "{checked}");
     let prepared = sandbox.run(&["placement", "prepare", "box"]).data_of("placement.prepared");
     assert_eq!(prepared["pulled"], false, "{prepared}");
     podman.place(&sandbox, json!({"cwd": "/none"}));

@@ -79,7 +79,7 @@ fn a_cluster_is_prepared_and_checked_step_by_step() {
     assert_eq!(prepare()["uploaded"], true);
     let checked = check().data_of("placement.checked");
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
-    assert_eq!(steps, ["engine", "runtime", "folder", "job"], "{checked}");
+    assert_eq!(steps, ["engine", "runtime", "folder", "job", "agent", "log", "stop"], "{checked}");
     let worker = sandbox.start_on("cluster");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     slurm.place(&sandbox, json!({"program": null, "cwd": "/none"}));

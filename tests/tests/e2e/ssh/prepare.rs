@@ -1,10 +1,16 @@
 //! `placement prepare`, `check` and `list`: the runtime is put there once, whole or not at all.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{SshHost, TestSandbox};
+use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
+
+/// Time limit of the start of a daemon.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Returns the files in the folders of prepared runtimes there.
 fn prepared(host: &SshHost) -> Vec<PathBuf> {
@@ -37,7 +43,9 @@ fn a_host_is_prepared_once_and_then_runs_workers() {
     assert_eq!((&again["uploaded"], &again["program"]), (&json!(false), &first["program"]), "{again}");
     let checked = sandbox.run(&["placement", "check", "there"]).data_of("placement.checked");
     let steps: Vec<&Value> = checked["items"].as_array().unwrap().iter().map(|one| &one["step"]).collect();
-    assert_eq!(steps, ["host", "runtime", "folder", "stream"], "{checked}");
+    assert_eq!(steps, ["host", "runtime", "folder", "stream", "agent", "log", "stop"], "{checked}");
+    let placed = host.home().join(".local/state/subagent/placed");
+    assert_eq!(fs::read_dir(&placed).unwrap().count(), 0, "the worker of the check has left files");
     sandbox.init();
     let worker = sandbox.start_on("there");
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
@@ -49,6 +57,22 @@ fn a_host_is_prepared_once_and_then_runs_workers() {
     let mut again = prepared(&host);
     again.sort();
     assert_eq!(again, files);
+    sandbox.finish();
+}
+
+#[test]
+fn an_interrupted_check_leaves_nothing() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let check = sandbox.subagent(&["placement", "check", "there"]).spawn();
+    wait_until("the daemon of the check", DEADLINE, || {
+        sandbox.processes().iter().any(|one| one.name == "subagentd").then_some(())
+    });
+    check.signal(Signal::SIGINT);
+    let output = check.output();
+    assert_eq!(output.status.signal(), Some(Signal::SIGINT as i32), "{output}");
+    let placed = fs::read_dir(host.home().join(".local/state/subagent/placed"));
+    assert_eq!(placed.map(Iterator::count).unwrap_or_default(), 0, "it has left files there");
     sandbox.finish();
 }
 
