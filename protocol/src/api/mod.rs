@@ -81,8 +81,8 @@ pub use workers::{
     WorkerRenamed, WorkerShown, WorkerStopped, WorkerView,
 };
 pub use worktrees::{
-    COPY_LIMIT, ChangeWorktree, CopyMode, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree,
-    PlacedWorktreeView, PruneWorktrees, WorktreeChoice, WorktreeConflict, WorktreeEnd, WorktreeLanded,
-    WorktreeMerged, WorktreeRemoved, WorktreeState, WorktreeView, WorktreesListed, WorktreesPruned,
-    is_git_variable,
+    COPY_LIMIT, ChangeWorktree, CopyMode, DiscardWorktree, GIT_VARIABLES, GitEnvironment, LandWorktree,
+    NewWorktree, PlacedWorktreeView, PruneWorktrees, WorktreeChoice, WorktreeConflict, WorktreeEnd,
+    WorktreeLanded, WorktreeMerged, WorktreeRemoved, WorktreeState, WorktreeView, WorktreesListed,
+    WorktreesPruned, is_git_variable,
 };

@@ -215,7 +215,7 @@ pub fn is_git_variable(name: &[u8]) -> bool {
     })
 }
 
-/// `POST /v1/worktrees/{worktree}/setup`, `/merge`, `/remove` and `/discard`.
+/// `POST /v1/worktrees/{worktree}/setup`, `/merge` and `/remove`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -224,6 +224,20 @@ pub struct ChangeWorktree {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<(String, String)>))]
     pub env: GitEnvironment,
+}
+
+/// `POST /v1/worktrees/{worktree}/discard`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DiscardWorktree {
+    /// The caller's variables for git, as in [`ChangeWorktree`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<(String, String)>))]
+    pub env: GitEnvironment,
+    /// Does not ask the host of the worktree, which is given up: what only it has stays there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_host: bool,
 }
 
 /// `POST /v1/worktrees/{worktree}/land`: lands the changes.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::Value;
 use subagent_config::Workspace;
 use subagent_protocol::api::{ChangeWorktree, GitEnvironment, WorktreeChoice, is_git_variable};
@@ -39,32 +40,37 @@ pub(crate) const COMMANDS_LIMIT: Duration = Duration::from_secs(31 * 60);
 pub(super) fn changed(
     one: &OneWorktree,
     (what, limit): (&str, Duration),
-    answer: &'static str,
-    keys: &[&str],
+    (answer, keys): (&'static str, &[&str]),
+    request: &impl Serialize,
     context: &CliContext,
 ) -> Result<CliOutcome> {
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
-    let data = change(&one.worktree, (what, limit), &workspace, context)?;
+    let data = change(&one.worktree, (what, limit), request, &workspace, context)?;
     let shown = text::fields(&data, keys);
     Ok(CliOutcome::report(answer, data, shown))
 }
 
-pub(super) fn change(
+fn change(
     worktree: &str,
     (what, limit): (&str, Duration),
+    request: &impl Serialize,
     workspace: &Workspace,
     context: &CliContext,
 ) -> Result<Value> {
     let path = format!("/v1/worktrees/{}/{what}", segment(worktree));
-    let ask =
-        ApiRequest::change(path, &ChangeWorktree { env: git_environment(context) })?.within(Some(limit));
+    let ask = ApiRequest::change(path, request)?.within(Some(limit));
     let mut client = DaemonClient::new(context, workspace);
     block_on(async move { client.ask(&ask).await })
 }
 
+/// The request without choices of its own.
+pub(super) fn plain(context: &CliContext) -> ChangeWorktree {
+    ChangeWorktree { env: git_environment(context) }
+}
+
 /// Brings the files of a worktree to the main work tree.
 pub(crate) fn merged(worktree: &str, workspace: &Workspace, context: &CliContext) -> Result<Value> {
-    change(worktree, ("merge", GIT_LIMIT), workspace, context)
+    change(worktree, ("merge", GIT_LIMIT), &plain(context), workspace, context)
 }
 
 /// What flags and the key `worktree` of `--input` say.

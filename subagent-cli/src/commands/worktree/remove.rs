@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::change::{GIT_LIMIT, OneWorktree, changed};
+use super::change::{GIT_LIMIT, OneWorktree, changed, plain};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
@@ -20,5 +20,6 @@ pub(crate) struct WorktreeRemoveArgs {
 }
 
 pub(super) fn run(args: &WorktreeRemoveArgs, context: &CliContext) -> Result<CliOutcome> {
-    changed(&args.one, ("remove", GIT_LIMIT), "worktree.removed", &["name", "branch"], context)
+    let shown = ("worktree.removed", &["name", "branch"][..]);
+    changed(&args.one, ("remove", GIT_LIMIT), shown, &plain(context), context)
 }

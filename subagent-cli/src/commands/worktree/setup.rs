@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::change::{COMMANDS_LIMIT, OneWorktree, changed};
+use super::change::{COMMANDS_LIMIT, OneWorktree, changed, plain};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
@@ -20,5 +20,6 @@ pub(crate) struct WorktreeSetupArgs {
 }
 
 pub(super) fn run(args: &WorktreeSetupArgs, context: &CliContext) -> Result<CliOutcome> {
-    changed(&args.one, ("setup", COMMANDS_LIMIT), "worktree.ready", &["name", "path"], context)
+    let shown = ("worktree.ready", &["name", "path"][..]);
+    changed(&args.one, ("setup", COMMANDS_LIMIT), shown, &plain(context), context)
 }

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    ChangeWorktree, LandWorktree, PruneWorktrees, WorktreeLanded, WorktreeMerged, WorktreeRemoved,
-    WorktreeView, WorktreesListed, WorktreesPruned,
+    ChangeWorktree, DiscardWorktree, LandWorktree, PruneWorktrees, WorktreeLanded, WorktreeMerged,
+    WorktreeRemoved, WorktreeView, WorktreesListed, WorktreesPruned,
 };
 
 #[cfg(test)]
@@ -107,12 +107,12 @@ pub(in crate::api) async fn remove(
 }
 
 /// Removes a worktree, and keeps its contents under a git ref.
-#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/discard", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.discarded`: a ref keeps what was in it", body = Envelope<WorktreeRemoved>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/discard", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = DiscardWorktree, responses((status = 200, description = "`worktree.discarded`: a ref keeps what was in it", body = Envelope<WorktreeRemoved>))))]
 pub(in crate::api) async fn discard(
     State(api): State<Api>,
     Owner(caller): Owner,
     AddressedWorktree(worktree): AddressedWorktree,
-    Body(request): Body<ChangeWorktree>,
+    Body(request): Body<DiscardWorktree>,
 ) -> HandlerResult<WorktreeRemoved> {
     Ok(TypedReply(
         "worktree.discarded",

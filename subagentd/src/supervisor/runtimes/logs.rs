@@ -14,9 +14,9 @@ use super::queued;
 use crate::store::WorkerRow;
 use crate::supervisor::shared::DaemonSettings;
 
-/// The end of a log.
+/// The end of the log of a worker's agents.
 #[derive(Debug, Default)]
-pub(crate) struct LogEnd {
+pub(crate) struct AgentLog {
     pub(crate) bytes: Vec<u8>,
     /// Whether the log has more before it.
     pub(crate) truncated: bool,
@@ -32,7 +32,7 @@ pub(crate) async fn end_of_log(
     row: &WorkerRow,
     path: &Path,
     length: u64,
-) -> Result<LogEnd> {
+) -> Result<AgentLog> {
     let placement = row.placement.as_ref();
     let carrier = placement.map(|placement| Carrier::of(placement, setup, &row.worker_id));
     match carrier.filter(Carrier::has_own_files) {
@@ -41,10 +41,10 @@ pub(crate) async fn end_of_log(
     }
 }
 
-async fn here(path: &Path, length: u64) -> Result<LogEnd> {
+async fn here(path: &Path, length: u64) -> Result<AgentLog> {
     let file = path.to_owned();
     match tokio::task::spawn_blocking(move || end_of_file(&file, length)).await {
-        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(LogEnd::default()),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(AgentLog::default()),
         Ok(end) => end.map_err(|error| {
             Error::new(Code::StorageError, format!("cannot read {}: {error}", path.display()))
         }),
@@ -52,19 +52,19 @@ async fn here(path: &Path, length: u64) -> Result<LogEnd> {
     }
 }
 
-fn end_of_file(path: &Path, length: u64) -> io::Result<LogEnd> {
+fn end_of_file(path: &Path, length: u64) -> io::Result<AgentLog> {
     let mut file = regular::open_to_read(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(length)))?;
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
-    Ok(LogEnd { bytes, truncated: size > length })
+    Ok(AgentLog { bytes, truncated: size > length })
 }
 
-async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<LogEnd> {
+async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<AgentLog> {
     let (worker, number) = (&row.worker_id, row.incarnation);
     if number == 0 {
-        return Ok(LogEnd::default());
+        return Ok(AgentLog::default());
     }
     // One more says whether there are more.
     let asked = (length + 1).to_string();
@@ -89,5 +89,5 @@ async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<LogEnd
     let Ok(Some(end)) = after_magic(&answer.stdout) else { return Err(failed(b"its answer cannot be read")) };
     let surplus = u64::try_from(end.len()).unwrap_or(u64::MAX).saturating_sub(length);
     let start = usize::try_from(surplus).unwrap_or(usize::MAX).min(end.len());
-    Ok(LogEnd { bytes: end[start..].to_vec(), truncated: surplus > 0 })
+    Ok(AgentLog { bytes: end[start..].to_vec(), truncated: surplus > 0 })
 }

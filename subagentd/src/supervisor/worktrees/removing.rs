@@ -1,11 +1,12 @@
 //! Changes of a worktree that its owner asks for: its setup again, and its removal with or without work in it.
 
 use subagent_protocol::api::{
-    ChangeWorktree, PruneWorktrees, WorktreeRemoved, WorktreeState, WorktreeView, WorktreesPruned,
+    ChangeWorktree, DiscardWorktree, PruneWorktrees, WorktreeRemoved, WorktreeState, WorktreeView,
+    WorktreesPruned,
 };
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
+use subagent_protocol::worktree::{Contents, Operation, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::lookup::show_worktree;
@@ -16,6 +17,17 @@ use crate::supervisor::orders::read_response;
 use crate::supervisor::start::environment::Variables;
 use crate::supervisor::worktrees::land::note;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
+
+/// How the owner ends a worktree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorktreeEnding {
+    /// If nothing would be lost.
+    Removed,
+    /// A ref keeps all that is in it.
+    Discarded,
+    /// The same of the mirror. The machine of the worker is given up.
+    DiscardedWithoutHost,
+}
 
 /// The key of a request, and its fingerprint.
 type RequestKey = Option<(String, String)>;
@@ -50,31 +62,35 @@ pub(crate) async fn remove_worktree(
     address: &str,
     request: ChangeWorktree,
 ) -> Result<WorktreeRemoved> {
-    end_worktree(supervisor, caller, address, request, false).await
+    let (owner, key) = supervisor.guarded(caller, &format!("remove worktree {address}"), &request)?;
+    end_worktree(supervisor, (owner, key), address, (request.env, WorktreeEnding::Removed)).await
 }
 
 /// Keeps all that is in a worktree under a ref, and removes it.
 ///
 /// # Errors
-/// As [`Self::remove_worktree`], without `WORKTREE_HAS_WORK`.
+/// As [`remove_worktree`], without `WORKTREE_HAS_WORK`. `INVALID_ARGUMENT` if a worktree of this machine is
+/// discarded without its host.
 pub(crate) async fn discard_worktree(
     supervisor: &Supervisor,
     caller: ApiCaller,
     address: &str,
-    request: ChangeWorktree,
+    request: DiscardWorktree,
 ) -> Result<WorktreeRemoved> {
-    end_worktree(supervisor, caller, address, request, true).await
+    let (owner, key) = supervisor.guarded(caller, &format!("discard {address}"), &request)?;
+    let ending = match request.without_host {
+        true => WorktreeEnding::DiscardedWithoutHost,
+        false => WorktreeEnding::Discarded,
+    };
+    end_worktree(supervisor, (owner, key), address, (request.env, ending)).await
 }
 
 async fn end_worktree(
     supervisor: &Supervisor,
-    caller: ApiCaller,
+    (owner, key): (OwnerCheck, RequestKey),
     address: &str,
-    request: ChangeWorktree,
-    discards: bool,
+    (env, ending): (Variables, WorktreeEnding),
 ) -> Result<WorktreeRemoved> {
-    let what = if discards { "discard" } else { "remove worktree" };
-    let (owner, key) = supervisor.guarded(caller, &format!("{what} {address}"), &request)?;
     let (this, address) = (supervisor.clone(), address.to_owned());
     // On its own: a client that goes away must not leave a row without its worktree.
     tokio::spawn(async move {
@@ -85,7 +101,7 @@ async fn end_worktree(
         let row = super::lookup::worktree(&this, &address).await?;
         check_worktree_owner(&this, &row, owner).await?;
         check_unused(&this, &row).await?;
-        end_unused(&this, row, key, request.env, discards).await
+        end_unused(&this, row, key, env, ending).await
     })
     .await
     .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
@@ -96,14 +112,20 @@ async fn end_unused(
     row: WorktreeRow,
     key: RequestKey,
     env: Variables,
-    discards: bool,
+    ending: WorktreeEnding,
 ) -> Result<WorktreeRemoved> {
     let worktree = row.worktree.clone();
-    let operation = match discards {
-        true => Operation::Discard { worktree, time: entropy::now() },
-        false => Operation::Remove { worktree },
+    let operation = match ending {
+        WorktreeEnding::Removed => Operation::Remove { worktree },
+        WorktreeEnding::Discarded => Operation::Discard { worktree, time: entropy::now() },
+        WorktreeEnding::DiscardedWithoutHost if worktree.placed.is_none() => return Err(has_no_host(&row)),
+        WorktreeEnding::DiscardedWithoutHost => {
+            let mirror = Worktree { placed: None, ..worktree };
+            Operation::Discard { worktree: mirror, time: entropy::now() }
+        }
     };
-    let retired = match operation::run(&supervisor.shared, &operation, &env).await? {
+    let ran = operation::run(&supervisor.shared, &operation, &env).await;
+    let retired = match ran.map_err(|error| of_lost_host(error, &row))? {
         WorktreeResult::Removed => None,
         WorktreeResult::Discarded(retired) => retired,
         WorktreeResult::Found(contents) => return Err(has_work(&row, &contents)),
@@ -188,7 +210,7 @@ async fn prune_unused(
         if check_unused(supervisor, &row).await.is_err() {
             continue;
         }
-        match end_unused(supervisor, row.clone(), None, request.env.clone(), false).await {
+        match end_unused(supervisor, row.clone(), None, request.env.clone(), WorktreeEnding::Removed).await {
             Ok(gone) => removed.push(gone),
             Err(_) => kept.push(row.view()),
         }
@@ -217,6 +239,27 @@ async fn prune_retired(
         WorktreeResult::Pruned { kept, deleted } => Ok((kept, deleted)),
         other => Err(operation::unexpected(&other)),
     }
+}
+
+/// Adds the way out if the host of a worktree does not answer.
+fn of_lost_host(error: Error, row: &WorktreeRow) -> Error {
+    if error.code != Code::PlacementUnreachable {
+        return error;
+    }
+    let known = error.details.get("recommendedAction").and_then(serde_json::Value::as_str).map(str::to_owned);
+    let way_out = format!(
+        "if the host does not come back, run `subagent worktree discard {} --without-host`",
+        row.worktree.name
+    );
+    error.recommend(known.into_iter().chain([way_out]).collect::<Vec<_>>().join("; "))
+}
+
+fn has_no_host(row: &WorktreeRow) -> Error {
+    let name = &row.worktree.name;
+    Error::new(Code::InvalidArgument, format!("the worktree {name} is on this machine, and has no host"))
+        .with("field", "withoutHost")
+        .with("worktree", name.as_str())
+        .recommend("leave out --without-host")
 }
 
 fn has_work(row: &WorktreeRow, contents: &Contents) -> Error {

@@ -221,6 +221,46 @@ fn a_host_that_is_gone_meanwhile_loses_nothing() {
 }
 
 #[test]
+fn a_worktree_whose_host_does_not_come_back_is_given_up() {
+    let Some((sandbox, mut host)) = placed() else { return };
+    let started = start(&sandbox, "auth");
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    let _ = contents(&sandbox, "auth");
+    let _ = sandbox.run(&["send", "auth", "!edit create c.txt only there"]).data();
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    host.end_server();
+    let error = sandbox.run(&["worktree", "discard", "auth"]).error("PLACEMENT_UNREACHABLE");
+    let action = error["details"]["recommendedAction"].as_str().unwrap();
+    assert!(action.contains("--without-host"), "{error}");
+    let given_up = ["worktree", "discard", "auth", "--without-host"];
+    let discarded = sandbox.run(&given_up).data_of("worktree.discarded");
+    let retired = discarded["retired"].as_str().unwrap();
+    assert_eq!(git(&sandbox, &["show", &format!("{retired}:b.txt")]), "b\n");
+    assert!(!mirror(&started).exists());
+    assert_eq!(sandbox.run(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);
+    // The host comes back after all.
+    host.restart_server(&sandbox);
+    assert_eq!(text(&there(&host, &started).0.join("c.txt")), "only there\n");
+    let again = start(&sandbox, "other");
+    let _ = sandbox.run(&["stop", "other"]).data_of("worker.stopped");
+    assert!(!mirror(&again).exists(), "it had nothing");
+    sandbox.finish();
+}
+
+#[test]
+fn only_a_worktree_with_a_host_is_given_up() {
+    let Some((sandbox, _host)) = placed() else { return };
+    let args = ["worker", "start", "demo", "--name", "here", "--worktree"];
+    let _ = sandbox.run(&args).data_of("worker.started");
+    let _ = sandbox.run(&["send", "here", "!edit create b.txt b"]).data();
+    let _ = sandbox.run(&["stop", "here"]).data_of("worker.stopped");
+    let error = sandbox.run(&["worktree", "discard", "here", "--without-host"]).error("INVALID_ARGUMENT");
+    assert_eq!(error["details"]["field"], "withoutHost", "{error}");
+    let _ = sandbox.run(&["worktree", "discard", "here"]).data_of("worktree.discarded");
+    sandbox.finish();
+}
+
+#[test]
 fn changes_on_both_sides_are_kept_on_both() {
     let Some((sandbox, host)) = placed() else { return };
     let started = start(&sandbox, "auth");
