@@ -15,6 +15,9 @@ use super::wait::wait_until;
 /// Time limit for a process to appear or end.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Time limit of the start of an agent, perhaps elsewhere, with its first prompt.
+const PROMPT: Duration = Duration::from_secs(60);
+
 /// A file that a turn waits for (`!wait-file`).
 #[derive(Debug)]
 pub struct Gate {
@@ -45,6 +48,13 @@ impl Gate {
 }
 
 impl TestSandbox {
+    /// Waits until the prompts of a number of turns were given to agents.
+    pub fn wait_for_prompt(&self, number: u64) {
+        let dispatched =
+            format!("SELECT count(*) >= {number} FROM events WHERE type = 'runtime.turn_dispatching'");
+        wait_until("the prompt", PROMPT, || (self.number(&dispatched) > 0).then_some(()));
+    }
+
     /// Returns the log of a worker's agents as `worker logs` shows it.
     pub fn log_of(&self, worker: &str) -> String {
         let shown = self.run(&["worker", "logs", worker]).data_of("worker.logs");

@@ -24,6 +24,7 @@ mod crowd;
 mod executables;
 mod faults;
 mod finish;
+mod host_network;
 mod launchers;
 mod lookout;
 mod output;

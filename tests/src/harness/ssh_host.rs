@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::host_network::HostNetwork;
 use super::process::{self, Process};
 use super::sandbox::TestSandbox;
 use super::{say, wait_until, wait_while};
@@ -34,6 +35,8 @@ pub struct SshHost {
     server: Child,
     /// The home there, in the sandbox.
     home: PathBuf,
+    /// Removed after the server has ended.
+    network: HostNetwork,
 }
 
 impl SshHost {
@@ -44,12 +47,26 @@ impl SshHost {
     ///
     /// If there is none with `SUBAGENT_REQUIRE_SSH`.
     pub fn start(sandbox: &TestSandbox) -> Option<Self> {
+        Self::start_in(sandbox, || Some(HostNetwork::loopback()))
+    }
+
+    /// The same in a network of its own, which can be cut. Says loudly if this machine does not let us.
+    ///
+    /// # Panics
+    ///
+    /// If it does not with `SUBAGENT_REQUIRE_NETWORKS`.
+    pub fn start_in_network(sandbox: &TestSandbox) -> Option<Self> {
+        Self::start_in(sandbox, HostNetwork::of_its_own)
+    }
+
+    fn start_in(sandbox: &TestSandbox, network: impl FnOnce() -> Option<HostNetwork>) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             let missing = "openssh-server is missing: workers on other machines are not tested";
             assert!(std::env::var_os("SUBAGENT_REQUIRE_SSH").is_none(), "{missing}");
             say(&format!("SKIPPED: {missing}"));
             return None;
         }
+        let network = network()?;
         let folder = tempfile::Builder::new().prefix("sshd-").tempdir_in("/tmp").unwrap();
         for key in ["host", "user", "other"] {
             let made = Command::new("ssh-keygen")
@@ -66,10 +83,10 @@ impl SshHost {
         fs::create_dir_all(home.join("work")).unwrap();
         let begin = |_| {
             let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-            Some((port, listening(folder.path(), &home, sandbox, port)?))
+            Some((port, listening(folder.path(), &home, sandbox, (&network, port))?))
         };
         let (port, server) = (0..PORTS).find_map(begin).unwrap();
-        let host = Self { folder, port, server, home };
+        let host = Self { folder, port, server, home, network };
         host.configure_client("user", "host");
         host.place(sandbox, json!({"program": sandbox.executable("subagent-runtime")}));
         Some(host)
@@ -123,10 +140,11 @@ impl SshHost {
     fn configure_client_with(&self, key: &str, expected: &str, more: &str) {
         let public = fs::read_to_string(self.file(&format!("{expected}.pub"))).unwrap();
         let words: Vec<&str> = public.split_whitespace().take(2).collect();
-        fs::write(self.file("known"), format!("[127.0.0.1]:{} {}\n", self.port, words.join(" "))).unwrap();
+        let address = self.network.address;
+        fs::write(self.file("known"), format!("[{address}]:{} {}\n", self.port, words.join(" "))).unwrap();
         let (known, identity) = (self.file("known"), self.file(key));
         let config = format!(
-            "Host there\n HostName 127.0.0.1\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
+            "Host there\n HostName {address}\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
              IdentityAgent none\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n \
              StrictHostKeyChecking yes\n{more}",
             self.port,
@@ -190,7 +208,8 @@ impl SshHost {
     ///
     /// If its port is not free any more.
     pub fn restart_server(&mut self, sandbox: &TestSandbox) {
-        self.server = listening(self.folder.path(), &self.home, sandbox, self.port).expect("its port");
+        self.server =
+            listening(self.folder.path(), &self.home, sandbox, (&self.network, self.port)).expect("its port");
     }
 
     /// Kills all connections; the server goes on.
@@ -206,6 +225,37 @@ impl SshHost {
         for connection in self.connections() {
             connection.signal(Signal::SIGSTOP);
         }
+    }
+
+    /// Cuts the network of the host. [`Self::restore_network`] restores it.
+    pub fn cut_network(&self) {
+        self.network.cut();
+    }
+
+    /// Restores the network of the host.
+    pub fn restore_network(&self) {
+        self.network.restore();
+    }
+
+    /// Loses all that is sent to the host. Nothing there or here is told. [`Self::find_packets`] ends it.
+    pub fn lose_packets(&self) {
+        self.network.lose();
+    }
+
+    /// Ends [`Self::lose_packets`].
+    pub fn find_packets(&self) {
+        self.network.find();
+    }
+
+    /// Makes the network slow, so that it loses packets.
+    pub fn slow_down_network(&self, rate: &str) {
+        self.network.slow_down(rate);
+    }
+
+    /// Returns how many packets from the host a slow network has lost.
+    #[must_use]
+    pub fn lost_packets(&self) -> u64 {
+        self.network.lost()
     }
 
     /// Returns the server's processes of all connections.
@@ -224,11 +274,17 @@ impl SshHost {
 }
 
 /// Starts a server on this port; `None` if another process has it.
-fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox, port: u16) -> Option<Child> {
+fn listening(
+    folder: &Path,
+    home: &Path,
+    sandbox: &TestSandbox,
+    (network, port): (&HostNetwork, u16),
+) -> Option<Child> {
+    let address = SocketAddr::new(network.address, port);
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let id = sandbox.path().file_name().unwrap().to_str().unwrap();
     let config = format!(
-        "ListenAddress 127.0.0.1:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
+        "ListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
          StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 200\nMaxSessions 200\nLogLevel INFO\n\
          SetEnv HOME={} SHELL=/bin/bash TEST_SANDBOX_ID={id}\n",
@@ -238,7 +294,8 @@ fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox, port: u16) -> Op
     );
     fs::write(at("sshd_config"), config).unwrap();
     let log = fs::File::create(at("log")).unwrap();
-    let mut server = Command::new(SSHD)
+    let mut server = network
+        .command(SSHD)
         .args(["-D", "-e", "-f", &at("sshd_config")])
         .env_clear()
         .stdin(Stdio::null())
@@ -248,7 +305,7 @@ fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox, port: u16) -> Op
         .unwrap();
     let listens = wait_until("sshd", DEADLINE, || {
         let ended = server.try_wait().unwrap().is_some();
-        let answers = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let answers = || TcpStream::connect(address).is_ok();
         if ended { Some(false) } else { answers().then_some(true) }
     });
     if !listens {

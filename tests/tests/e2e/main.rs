@@ -140,6 +140,7 @@ mod ssh {
     mod delegation;
     mod lease;
     mod moved;
+    mod network;
     mod prepare;
     mod turns;
     mod worktrees;

@@ -135,13 +135,6 @@ impl Drop for OwnEngine {
     }
 }
 
-/// Waits until the prompt of a number of turns was given to agents.
-pub(super) fn wait_for_prompt(sandbox: &TestSandbox, number: u64) {
-    let dispatched =
-        format!("SELECT count(*) >= {number} FROM events WHERE type = 'runtime.turn_dispatching'");
-    wait_until("the prompt", DEADLINE, || (sandbox.number(&dispatched) > 0).then_some(()));
-}
-
 /// Waits until this is part of the reason why a worker waits.
 pub(super) fn wait_for_reason(sandbox: &TestSandbox, worker: &str, part: &str) {
     wait_until("the reason", DEADLINE, || {

@@ -5,7 +5,7 @@ use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::engine::{DEADLINE, OwnEngine, wait_for_prompt};
+use super::engine::{DEADLINE, OwnEngine};
 
 fn stop(sandbox: &TestSandbox, worker: &str) {
     let stopped = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
@@ -41,7 +41,7 @@ fn a_turn_with_a_question_works_in_a_place_and_leaves_nothing() {
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 4);
+    sandbox.wait_for_prompt(4);
     let _ = sandbox.run(&["cancel", &worker]);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     sandbox.check();
@@ -64,7 +64,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_place_again() {
     let worker = sandbox.start_on("own");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     sandbox.kill_daemon();
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
@@ -90,7 +90,7 @@ fn ended_in_a_turn(sandbox: &TestSandbox, engine: &OwnEngine) {
     sandbox.init();
     let worker = sandbox.start_on("own");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(sandbox, 1);
+    sandbox.wait_for_prompt(1);
     let handle = engine.only();
     engine.end(&handle);
     let end = sandbox.turn_end(&accepted);
@@ -131,7 +131,7 @@ fn an_engine_that_says_rubbish_loses_nothing() {
     let worker = sandbox.start_on("own");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     engine.set("says-status", "the place is gone\u{1b}[1m");
     let dials = sandbox.processes().into_iter().filter(|process| process.name == "subagent-dial");
     for dial in dials {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::cluster::{DEADLINE, Kubernetes, wait_for_prompt};
+use super::cluster::{DEADLINE, Kubernetes};
 use super::queue::{FULL, wait_for_reason, waiting};
 
 /// Restarts a worker beside its pod.
@@ -19,7 +19,7 @@ fn given_up_by_its_owner(with_another_daemon: bool) {
     sandbox.init();
     let worker = sandbox.start_on("pods");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     let pod = cluster.pod();
     cluster.cut();
     wait_until("the worker to be unreachable", DEADLINE, || {

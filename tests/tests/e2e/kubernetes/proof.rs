@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::cluster::{DEADLINE, Kubernetes, wait_for_prompt};
+use super::cluster::{DEADLINE, Kubernetes};
 use super::queue::{FULL, wait_for_reason, waiting};
 
 #[test]
@@ -85,7 +85,7 @@ fn another_cluster_says_nothing_about_a_pod() {
     let worker = sandbox.start_on("pods");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     cluster.pods.go_elsewhere(true);
     cluster.cut();
     cluster.mend();

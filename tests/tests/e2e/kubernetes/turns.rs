@@ -4,7 +4,7 @@ use serde_json::json;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::api::TOKEN;
-use super::cluster::{DEADLINE, Kubernetes, wait_for_prompt};
+use super::cluster::{DEADLINE, Kubernetes};
 
 #[test]
 fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
@@ -43,7 +43,7 @@ fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 4);
+    sandbox.wait_for_prompt(4);
     let _ = sandbox.run(&["cancel", &worker]);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     sandbox.check();
@@ -65,7 +65,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_pod_again() {
     let worker = sandbox.start_on("pods");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     sandbox.kill_daemon();
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
@@ -93,7 +93,7 @@ fn deleted_in_a_turn(options: &[&str]) {
     sandbox.init();
     let worker = sandbox.start_on("pods");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     let name = cluster.pod();
     let deleted = cluster.run(&[&["delete", "pod", &name, "--wait=false"], options].concat());
     assert!(deleted.status.success(), "{deleted:?}");
@@ -129,7 +129,7 @@ fn an_api_server_that_is_down_loses_nothing() {
     let worker = sandbox.start_on("pods");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     cluster.cut();
     wait_until("the worker to be unreachable", DEADLINE, || {
         let shown = sandbox.show(&worker);

@@ -270,10 +270,3 @@ impl Drop for Slurm {
         }
     }
 }
-
-/// Waits until the prompt of a number of turns was given to agents.
-pub(super) fn wait_for_prompt(sandbox: &TestSandbox, number: u64) {
-    let dispatched =
-        format!("SELECT count(*) >= {number} FROM events WHERE type = 'runtime.turn_dispatching'");
-    wait_until("the prompt", DEADLINE, || (sandbox.number(&dispatched) > 0).then_some(()));
-}

@@ -5,7 +5,7 @@ use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
-use super::cluster::{DEADLINE, Slurm, wait_for_prompt};
+use super::cluster::{DEADLINE, Slurm};
 
 #[test]
 fn a_turn_with_a_question_works_in_a_job_and_leaves_nothing() {
@@ -39,7 +39,7 @@ fn a_turn_with_a_question_works_in_a_job_and_leaves_nothing() {
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 4);
+    sandbox.wait_for_prompt(4);
     let _ = sandbox.run(&["cancel", &worker]);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     sandbox.check();
@@ -79,7 +79,7 @@ fn a_turn_that_ended_while_no_daemon_was_there_is_read_after_the_end_of_its_job(
     let worker = sandbox.start_on("cluster");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     sandbox.kill_daemon();
     gate.open();
     let folder = Slurm::placed(&sandbox).join(&worker);
@@ -136,7 +136,7 @@ fn a_job_at_its_time_limit_is_lost_with_its_state() {
     sandbox.init();
     let worker = sandbox.start_on("cluster");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     let job = slurm.run(&["squeue", "--noheader", "--format=%i"]);
     // A limit has at least a minute. The controller looks at it each half minute.
     let _ = slurm.run(&["scontrol", "update", &format!("JobId={}", job.trim()), "EndTime=now+1seconds"]);
@@ -156,7 +156,7 @@ fn a_cluster_that_does_not_answer_loses_nothing() {
     let worker = sandbox.start_on("cluster");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     slurm.restart_node();
     slurm.kill_controller();
     // The stream is new, and nothing says where the job is.
@@ -185,7 +185,7 @@ fn a_runtime_and_guard_that_are_killed_take_the_job_with_them() {
     sandbox.init();
     let worker = sandbox.start_on("cluster");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
-    wait_for_prompt(&sandbox, 1);
+    sandbox.wait_for_prompt(1);
     let is_killed =
         |process: &Process| ["subagent-guard", "subagent-runtim"].contains(&process.name.as_str());
     let killed: Vec<Process> = sandbox.processes().into_iter().filter(is_killed).collect();

@@ -1,0 +1,168 @@
+//! The network of a host of a test: the loopback, or a namespace behind a pair of virtual interfaces. Dropping it
+//! removes what was made.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::say;
+
+/// The tools of Debian's package `iproute2`.
+const IP: &str = "/usr/sbin/ip";
+const TC: &str = "/usr/sbin/tc";
+/// An address of the network interface that no machine has.
+const NO_MACHINE: &str = "02:00:00:00:00:99";
+/// Begin and number of the pairs of addresses, of the block for tests of network devices (RFC 2544).
+const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const PAIRS: u32 = 1 << 15;
+
+/// Where a host is reached.
+#[derive(Debug)]
+pub(super) struct HostNetwork {
+    pub(super) address: IpAddr,
+    namespace: Option<NetworkNamespace>,
+}
+
+/// A namespace, and the interface on this side of its only connection.
+#[derive(Debug)]
+struct NetworkNamespace {
+    name: String,
+    interface: String,
+    /// The end of the interface in the namespace.
+    there: String,
+}
+
+impl HostNetwork {
+    pub(super) fn loopback() -> Self {
+        Self { address: Ipv4Addr::LOCALHOST.into(), namespace: None }
+    }
+
+    /// Makes a namespace. Says loudly if this machine does not let us.
+    ///
+    /// # Panics
+    ///
+    /// If it does not with `SUBAGENT_REQUIRE_NETWORKS`.
+    pub(super) fn of_its_own() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = (std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed)) % PAIRS;
+        let [here, there] = [1, 2].map(|last| Ipv4Addr::from(FIRST + number * 4 + last));
+        let namespace = NetworkNamespace {
+            name: format!("subagent-test-{number}"),
+            interface: format!("sat{number}a"),
+            there: format!("sat{number}b"),
+        };
+        match namespace.create(&here.to_string(), &there.to_string()) {
+            Ok(()) => Some(Self { address: there.into(), namespace: Some(namespace) }),
+            Err(why) => {
+                let missing = format!("no network can be made here, so none is cut: {why}");
+                assert!(std::env::var_os("SUBAGENT_REQUIRE_NETWORKS").is_none(), "{missing}");
+                say(&format!("SKIPPED: {missing}"));
+                None
+            }
+        }
+    }
+
+    /// Returns the command that runs a program in the network.
+    pub(super) fn command(&self, program: &str) -> Command {
+        match &self.namespace {
+            None => Command::new(program),
+            Some(namespace) => {
+                let mut command = Command::new(IP);
+                command.args(["netns", "exec", &namespace.name, program]);
+                command
+            }
+        }
+    }
+
+    fn connection(&self) -> &NetworkNamespace {
+        self.namespace.as_ref().expect("a network of its own")
+    }
+
+    /// Cuts the connection: the cable is out.
+    pub(super) fn cut(&self) {
+        self.connection().link("down");
+    }
+
+    /// Restores what [`Self::cut`] has cut.
+    pub(super) fn restore(&self) {
+        self.connection().link("up");
+    }
+
+    /// Loses all that is sent there. No side is told.
+    pub(super) fn lose(&self) {
+        let (address, interface) = (self.address.to_string(), &self.connection().interface);
+        done(IP, &["neigh", "replace", &address, "lladdr", NO_MACHINE, "dev", interface, "nud", "permanent"]);
+    }
+
+    /// Ends [`Self::lose`].
+    pub(super) fn find(&self) {
+        let (address, interface) = (self.address.to_string(), &self.connection().interface);
+        done(IP, &["neigh", "del", &address, "dev", interface]);
+    }
+
+    /// Makes the connection slow in both directions, with a queue that loses what is too much.
+    pub(super) fn slow_down(&self, rate: &str) {
+        let NetworkNamespace { name, interface, there } = self.connection();
+        let limit = ["root", "tbf", "rate", rate, "burst", "4kb", "limit", "9kb"];
+        done(TC, &[&["qdisc", "replace", "dev", interface], &limit[..]].concat());
+        done(IP, &[&["netns", "exec", name, TC, "qdisc", "replace", "dev", there], &limit[..]].concat());
+    }
+
+    /// Returns how many packets from there were lost.
+    pub(super) fn lost(&self) -> u64 {
+        let NetworkNamespace { name, there, .. } = self.connection();
+        let shown = output(IP, &["netns", "exec", name, TC, "-s", "qdisc", "show", "dev", there]).unwrap();
+        let number = shown.split_once("dropped ").and_then(|(_, rest)| rest.split(',').next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("no number of lost packets: {shown}"))
+    }
+}
+
+impl NetworkNamespace {
+    fn create(&self, here: &str, there: &str) -> Result<(), String> {
+        if !Path::new(IP).exists() || !Path::new(TC).exists() {
+            return Err("iproute2 is missing".to_owned());
+        }
+        self.remove();
+        let Self { name, interface, there: end } = self;
+        let inside = |words: &[&str]| output(IP, &[&["-n", name], words].concat());
+        output(IP, &["netns", "add", name])?;
+        output(IP, &["link", "add", interface, "type", "veth", "peer", "name", end, "netns", name])?;
+        inside(&["addr", "add", &format!("{there}/30"), "dev", end])?;
+        inside(&["link", "set", end, "up"])?;
+        inside(&["link", "set", "lo", "up"])?;
+        output(IP, &["addr", "add", &format!("{here}/30"), "dev", interface])?;
+        output(IP, &["link", "set", interface, "up"]).map(drop)
+    }
+
+    fn link(&self, state: &str) {
+        // On the other side: without an interface here, packets would go to another network.
+        done(IP, &["-n", &self.name, "link", "set", &self.there, state]);
+    }
+
+    fn remove(&self) {
+        // The interface goes with the namespace, and may be left of one that was cut short.
+        let _ = output(IP, &["netns", "del", &self.name]);
+        let _ = output(IP, &["link", "del", &self.interface]);
+    }
+}
+
+impl Drop for NetworkNamespace {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn done(program: &str, args: &[&str]) {
+    if let Err(why) = output(program, args) {
+        panic!("{why}");
+    }
+}
+
+fn output(program: &str, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}

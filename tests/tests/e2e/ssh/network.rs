@@ -1,0 +1,96 @@
+//! A host behind a network that is cut, loses packets or is slow.
+
+use std::time::{Duration, Instant};
+
+use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
+
+/// Time limit of operations there.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Time within which a host that does not answer is shown.
+const TOLD: Duration = Duration::from_secs(30);
+/// Time for which the network is cut.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Waits until the worker is shown as unreachable, and returns the time since a moment.
+fn wait_for_unreachable(sandbox: &TestSandbox, worker: &str, since: Instant) -> Duration {
+    wait_until("the worker to be unreachable", DEADLINE, || {
+        sandbox.show(worker)["unreachable"].is_object().then_some(())
+    });
+    since.elapsed()
+}
+
+#[test]
+fn a_turn_goes_on_while_the_network_is_cut_for_a_minute() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start_in_network(&sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    let runtime = sandbox.runtime(&worker);
+    let gate = sandbox.gate("turn");
+    let text = format!("!say begun\n{}\n!ask edit notes.md\n!say done", gate.directive());
+    let send = ["send", "--worker-id", &worker, "--text", &text, "--wait-timeout-seconds", "120"];
+    let waiting = sandbox.subagent(&send).deadline(DEADLINE).spawn();
+    sandbox.wait_for_prompt(1);
+    let cut = Instant::now();
+    host.cut_network();
+    let told = wait_for_unreachable(&sandbox, &worker, cut);
+    assert!(told < TOLD, "it took {told:?}");
+    // It asks while nobody hears it, and another daemon comes.
+    gate.open();
+    sandbox.kill_daemon();
+    assert!(sandbox.show(&worker)["unreachable"].is_object());
+    wait_until("the end of the minute", DEADLINE, || (cut.elapsed() >= MINUTE).then_some(()));
+    host.restore_network();
+    let asked = waiting.output().data();
+    assert_eq!(asked["matchedEvent"]["type"], "approval.requested", "{asked}");
+    let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
+    sandbox.check();
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    host.cut();
+    sandbox.finish();
+}
+
+#[test]
+fn a_half_open_connection_is_noticed_and_loses_nothing() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start_in_network(&sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
+    let lost = Instant::now();
+    host.lose_packets();
+    let told = wait_for_unreachable(&sandbox, &worker, lost);
+    assert!(told < TOLD, "it took {told:?}");
+    gate.open();
+    host.find_packets();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    host.cut();
+    sandbox.finish();
+}
+
+#[test]
+fn a_slow_network_that_loses_packets_loses_no_event() {
+    let mut sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start_in_network(&sandbox) else { return };
+    let fast = sandbox.test_agent("fast-agent", &[]);
+    sandbox.launcher("demo", fast);
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    host.slow_down_network("4mbit");
+    let accepted = sandbox.send_no_wait(&worker, "!stream 20000");
+    wait_until("half of the events", DEADLINE, || (sandbox.records().0 >= 10_000).then_some(()));
+    host.cut();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let (all, distinct, highest) = sandbox.records();
+    assert!(all == distinct && all == highest && all > 20_000, "{all} {distinct} {highest}");
+    assert!(host.lost_packets() > 0, "it was not slow");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    host.cut();
+    sandbox.finish();
+}
