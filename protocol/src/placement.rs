@@ -28,6 +28,9 @@ pub const WORKTREES_THERE: &str = "~/.local/share/subagent/worktrees";
 /// The file in the folder of a placed worker to which the standard error of its agents is appended.
 pub const PLACED_LOG: &str = "agent.log";
 
+/// The begin of what `subagent-runtime` says of a command that its version does not know.
+pub const UNKNOWN_COMMAND: &str = "this program is started by subagentd";
+
 /// `mode` of a [`crate::api::DaemonInfo`] that `dial` writes: the daemon is behind its stream.
 pub const PLACED_MODE: &str = "placed";
 

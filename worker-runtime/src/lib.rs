@@ -61,6 +61,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use subagent_protocol::error::is_storage_full;
+use subagent_protocol::placement::UNKNOWN_COMMAND;
 use subagent_protocol::placement::podman::HOLD;
 use subagent_protocol::placement::slurm::RELAY;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
@@ -133,9 +134,9 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         },
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
-        _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `logs`, `hold`, `relay` or `guard`",
-        ),
+        _ => fail(&format!(
+            "{UNKNOWN_COMMAND}; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard`, `logs`, `hold`, `relay` or `guard`",
+        )),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::failure::Result;
 use crate::output::{OutputFormat, finish};
 use args::{SubagentdCli, SubagentdCommand};
 
-pub(crate) use stop::stop;
+pub(crate) use stop::{stop, stopped};
 
 /// The command line, for the generated reference.
 #[cfg(test)]

@@ -218,7 +218,7 @@ fn failed(format: OutputFormat, failure: &Failure, code: u8) -> ExitCode {
 }
 
 /// The lines of an error for stderr.
-fn explained(failure: &Failure) -> String {
+pub(crate) fn explained(failure: &Failure) -> String {
     match OutputTerminal::of_stderr() {
         Some(terminal) => human::failure(failure, terminal),
         None => errors::text(failure) + "\n",

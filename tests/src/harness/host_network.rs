@@ -16,6 +16,11 @@ const NO_MACHINE: &str = "02:00:00:00:00:99";
 /// Begin and number of the pairs of addresses, of the block for tests of network devices (RFC 2544).
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const PAIRS: u32 = 1 << 15;
+/// Where the system shows the names of namespaces, and how many of ours are tried.
+const NAMESPACES: &str = "/run/netns";
+const NAMES: usize = 100;
+/// The number of the next namespace of this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Where a host is reached.
 #[derive(Debug)]
@@ -44,23 +49,30 @@ impl HostNetwork {
     ///
     /// If it does not with `SUBAGENT_REQUIRE_NETWORKS`.
     pub(super) fn of_its_own() -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = (std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed)) % PAIRS;
-        let [here, there] = [1, 2].map(|last| Ipv4Addr::from(FIRST + number * 4 + last));
-        let namespace = NetworkNamespace {
-            name: format!("subagent-test-{number}"),
-            interface: format!("sat{number}a"),
-            there: format!("sat{number}b"),
-        };
-        match namespace.create(&here.to_string(), &there.to_string()) {
-            Ok(()) => Some(Self { address: there.into(), namespace: Some(namespace) }),
-            Err(why) => {
-                let missing = format!("no network can be made here, so none is cut: {why}");
-                assert!(std::env::var_os("SUBAGENT_REQUIRE_NETWORKS").is_none(), "{missing}");
-                say(&format!("SKIPPED: {missing}"));
-                None
+        let mut created = Err("all names are taken".to_owned());
+        for _ in 0..NAMES {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() * 16) % PAIRS;
+            let [here, there] = [1, 2].map(|last| Ipv4Addr::from(FIRST + number * 4 + last));
+            let namespace = NetworkNamespace {
+                name: format!("subagent-test-{number}"),
+                interface: format!("sat{number}a"),
+                there: format!("sat{number}b"),
+            };
+            // Another run may have this name, or may have left it.
+            if Path::new(NAMESPACES).join(&namespace.name).exists() {
+                continue;
             }
+            created = namespace.created(&here.to_string(), &there.to_string());
+            if let Ok(namespace) = created {
+                return Some(Self { address: there.into(), namespace: Some(namespace) });
+            }
+            break;
         }
+        let why = created.err().unwrap_or_default();
+        let missing = format!("no network can be made here, so none is cut: {why}");
+        assert!(std::env::var_os("SUBAGENT_REQUIRE_NETWORKS").is_none(), "{missing}");
+        say(&format!("SKIPPED: {missing}"));
+        None
     }
 
     /// Returns the command that runs a program in the network.
@@ -119,12 +131,11 @@ impl HostNetwork {
 }
 
 impl NetworkNamespace {
-    fn create(&self, here: &str, there: &str) -> Result<(), String> {
+    fn created(self, here: &str, there: &str) -> Result<Self, String> {
         if !Path::new(IP).exists() || !Path::new(TC).exists() {
             return Err("iproute2 is missing".to_owned());
         }
-        self.remove();
-        let Self { name, interface, there: end } = self;
+        let Self { name, interface, there: end } = &self;
         let inside = |words: &[&str]| output(IP, &[&["-n", name], words].concat());
         output(IP, &["netns", "add", name])?;
         output(IP, &["link", "add", interface, "type", "veth", "peer", "name", end, "netns", name])?;
@@ -132,24 +143,20 @@ impl NetworkNamespace {
         inside(&["link", "set", end, "up"])?;
         inside(&["link", "set", "lo", "up"])?;
         output(IP, &["addr", "add", &format!("{here}/30"), "dev", interface])?;
-        output(IP, &["link", "set", interface, "up"]).map(drop)
+        output(IP, &["link", "set", interface, "up"])?;
+        Ok(self)
     }
 
     fn link(&self, state: &str) {
         // On the other side: without an interface here, packets would go to another network.
         done(IP, &["-n", &self.name, "link", "set", &self.there, state]);
     }
-
-    fn remove(&self) {
-        // The interface goes with the namespace, and may be left of one that was cut short.
-        let _ = output(IP, &["netns", "del", &self.name]);
-        let _ = output(IP, &["link", "del", &self.interface]);
-    }
 }
 
 impl Drop for NetworkNamespace {
     fn drop(&mut self) {
-        self.remove();
+        // The interface goes with the namespace.
+        let _ = output(IP, &["netns", "del", &self.name]);
     }
 }
 

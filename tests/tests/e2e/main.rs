@@ -115,6 +115,7 @@ mod kubernetes {
     mod pods;
     mod proof;
     mod queue;
+    mod schema;
     mod turns;
 }
 

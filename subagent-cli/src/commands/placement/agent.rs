@@ -1,50 +1,55 @@
 //! The last steps of `placement check`: a daemon of its own starts a worker with the scripted agent as any
-//! other worker, gives it a turn, reads its log and ends it. Must leave nothing, here and there.
+//! other worker, gives it a turn, reads its log and ends it. Must leave nothing, here and there, or say what.
 
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use serde::Deserialize;
 use subagent_config::model::Launcher;
 use subagent_config::start::StartChoices;
-use subagent_config::{Environment, LoadedConfig, Workspace};
-use subagent_protocol::api::{SendTurn, TurnAccepted, WorkerList, WorkerLogs};
+use subagent_config::{Environment, LoadedConfig, Workspace, proc};
+use subagent_protocol::api::{SendTurn, TurnAccepted, WorkerList, WorkerLogs, WorkerView};
 use subagent_protocol::budget::Limits;
+use subagent_protocol::clean::one_line;
 use subagent_protocol::event::EventType;
 use subagent_protocol::mcp::{McpServers, TASK_SERVER_PROGRAM};
 use subagent_protocol::placement::ssh::{self, program_beside};
 use subagent_protocol::placement::{Engine, Placement};
+use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, lenient};
+use tempfile::TempDir;
 
 use super::remote::{self, LocalRuntime, SHORT, command, over_ssh};
 use super::steps::PassedStep;
 use crate::client::{ApiRequest, DaemonClient, WaitStart, WorkerWait, block_on, segment};
 use crate::commands::targets::selected::WorkerHead;
 use crate::commands::waiting::end::FoundWorker;
-use crate::commands::waiting::signals::{Interruptions, end_by};
+use crate::commands::waiting::signals::{Interruptions, end_by, not_heard};
 use crate::commands::worker::{self, start::WorkerStartRequest};
 use crate::context::CliContext;
 use crate::controller;
 use crate::daemon;
 use crate::failure::{Failure, Result};
+use crate::output::{explained, write_stderr};
 
 /// The launcher and the label of the worker.
 const NAME: &str = "check";
 /// What the agent says, and what it writes to its standard error.
 const ANSWER: &str = "the agent answers";
 const LOGGED: &str = "the agent logs";
-/// Time limit of the turn.
-const TURN: Duration = Duration::from_secs(60);
+/// Time limit of the turn, which may wait for a place.
+const TURN: Duration = Duration::from_secs(120);
+/// Time after which an agent ends itself if this process was killed.
+const IDLE: Duration = Duration::from_secs(60);
+/// The longest path of the folder for temporary files. A socket below it is used in containers.
+const LONGEST_TEMPORARY: usize = 40;
 
-/// How the worker of a check has ended.
-enum CheckEnd {
-    Worked(Result<()>),
-    Interrupted(Signal),
-}
+/// The detail of an error that names what was kept of the check.
+const STATE_DIR: &str = "stateDir";
 
 /// A daemon for one worker.
-struct CheckDaemon<'a> {
-    placement: &'a Placement,
+struct CheckDaemon {
+    placement: Placement,
     context: CliContext,
     workspace: Workspace,
 }
@@ -59,83 +64,217 @@ pub(super) fn checked(
     context: &CliContext,
     steps: &mut Vec<PassedStep>,
 ) -> Result<()> {
-    let folder = tempfile::Builder::new()
-        .prefix("subagent-check-")
-        .tempdir()
-        .map_err(|error| Failure::new(Code::StorageError, format!("a folder for the check: {error}")))?;
+    if proc::is_below_guard() {
+        let found = "not tried: a worker starts no daemon".to_owned();
+        steps.push(PassedStep { step: "agent", found });
+        return Ok(());
+    }
+    let folder = temporary_folder()?;
     let own = CheckDaemon::new(placement, context, folder.path());
-    let worked = block_on(async {
-        let mut signals = Interruptions::new()?;
-        let end = tokio::select! {
-            worked = own.work(program, steps) => CheckEnd::Worked(worked),
-            signal = signals.next() => CheckEnd::Interrupted(signal),
+    let ended = block_on(async {
+        let (mut signals, mut came) = (Interruptions::new()?, None);
+        let worked = tokio::select! {
+            worked = own.work(program, steps) => worked,
+            signal = signals.next() => {
+                came = Some(signal);
+                Ok(())
+            }
         };
-        Ok((end, own.workers().await))
+        // Another signal leaves the rest to the daemon.
+        let cleaned = tokio::select! {
+            cleaned = own.clean_up((runtime, program)) => cleaned,
+            signal = signals.next() => {
+                came = Some(signal);
+                Err(Failure::internal("the end of the check was interrupted"))
+            }
+        };
+        Ok((worked, cleaned, came))
     });
-    let stopped = daemon::stop(true, None, own.workspace.state_dir.clone());
-    if let Err(failure) = stopped {
-        // The daemon goes on with what it could not end.
-        let state_dir = folder.keep().join("state").display().to_string();
-        let action =
-            format!("run `SUBAGENT_STATE_DIR={state_dir} subagentd stop --workers` until it succeeds");
-        return Err(failure.with("stateDir", state_dir).recommend(action));
-    }
-    let (end, workers) = worked?;
-    for worker in workers {
-        discard(placement, (runtime, program), &worker)?;
-    }
-    match end {
-        CheckEnd::Worked(worked) => worked?,
-        CheckEnd::Interrupted(signal) => {
+    let (worked, cleaned, came) = ended?;
+    not_heard();
+    let cleaned = match cleaned {
+        Ok(()) => {
             drop(folder);
-            end_by(signal)
+            Ok(())
+        }
+        Err(failure) => Err(left(failure, folder)),
+    };
+    if let Some(signal) = came {
+        if let Err(failure) = &cleaned {
+            write_stderr(&explained(failure));
+        }
+        end_by(signal);
+    }
+    match (worked, cleaned) {
+        (Err(failure), Err(left)) => {
+            let state_dir = left.details.get(STATE_DIR).cloned().unwrap_or_default();
+            Err(failure.with("left", left.message).with(STATE_DIR, state_dir))
+        }
+        (worked, cleaned) => {
+            worked.and(cleaned)?;
+            steps.push(PassedStep { step: "stop", found: "nothing is left".to_owned() });
+            Ok(())
         }
     }
-    steps.push(PassedStep { step: "stop", found: "nothing is left".to_owned() });
-    Ok(())
 }
 
-impl<'a> CheckDaemon<'a> {
-    fn new(placement: &'a Placement, context: &CliContext, folder: &Path) -> Self {
+fn temporary_folder() -> Result<TempDir> {
+    let usual = std::env::temp_dir();
+    let short = usual.as_os_str().len() <= LONGEST_TEMPORARY;
+    let parent = if short { usual.as_path() } else { Path::new("/tmp") };
+    tempfile::Builder::new()
+        .prefix("subagent-check-")
+        .tempdir_in(parent)
+        .map_err(|error| Failure::new(Code::StorageError, format!("a folder for the check: {error}")))
+}
+
+/// The error for a worker that could not be ended. Its daemon goes on.
+fn left(failure: Failure, folder: TempDir) -> Failure {
+    let state_dir = folder.keep().join("state").display().to_string();
+    let own = format!("SUBAGENT_STATE_DIR={}", shell_words::quote(&state_dir));
+    let action = format!(
+        "the daemon of the check goes on with it: `{own} subagent ls` shows the worker, and `{own} subagentd stop --workers` ends both"
+    );
+    failure.with(STATE_DIR, state_dir).recommend(action)
+}
+
+impl CheckDaemon {
+    fn new(placement: &Placement, context: &CliContext, folder: &Path) -> Self {
         // It has no part of the caller's workspace, such as the handle of its owner.
-        let own = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"SUBAGENT_");
-        let variables = std::env::vars_os().filter(|(name, _)| !own(name));
-        let env = Environment::new(variables, context.env.cwd.clone()).or_home(|| context.env.home.clone());
+        let is_own = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"SUBAGENT_");
+        let variables = std::env::vars_os().filter(|(name, _)| !is_own(name));
+        let env = Environment::new(variables, folder).or_home(|| context.env.home.clone());
         let state_dir = folder.join("state");
         let db_path = state_dir.join("state.db");
-        let workspace = Workspace { root: env.cwd.clone(), state_dir, db_path, there: None };
-        Self { placement, context: CliContext { env, host: None, ..context.clone() }, workspace }
+        Self {
+            placement: placement.clone(),
+            workspace: Workspace { root: folder.to_owned(), state_dir, db_path, there: None },
+            context: CliContext { env, host: None, ..context.clone() },
+        }
     }
 
-    /// Returns the ids of the workers that were begun.
-    async fn workers(&self) -> Vec<String> {
-        // An interrupted start may leave a daemon that cannot be stopped before it answers.
-        let mut client = DaemonClient::starting(&self.context, &self.workspace);
-        let list: Result<WorkerList> = client.ask_for(&ApiRequest::get("/v1/workers")).await;
-        let items = list.map(|list| list.items).unwrap_or_default();
-        items.into_iter().map(|worker| worker.worker_id.to_string()).collect()
+    fn client(&self) -> DaemonClient {
+        DaemonClient::starting(&self.context, &self.workspace)
     }
 
     /// Starts the worker, gives it a turn, and reads its log.
     async fn work(&self, program: &str, steps: &mut Vec<PassedStep>) -> Result<()> {
-        let client = &mut DaemonClient::starting(&self.context, &self.workspace);
+        let (client, workspace) = (&mut self.client(), &self.workspace);
+        controller::ensure(client, &workspace.state_dir, None, workspace, Limits::default()).await?;
         let config = self.config(program);
-        controller::ensure(client, &self.workspace.state_dir, None, &self.workspace, Limits::default())
-            .await?;
         let prepared =
-            worker::start::prepare(client, self.request(), &config, &self.workspace, &self.context).await?;
+            worker::start::prepare(client, self.request(), &config, workspace, &self.context).await?;
         let started = prepared.start(client).await?;
         let worker = WorkerHead::of(&started).worker_id.unwrap_or_default().to_owned();
         let path = format!("/v1/workers/{}", segment(&worker));
-        turn(client, &worker, &path).await?;
+        self.turn(client, &worker, &path).await?;
         steps.push(PassedStep { step: "agent", found: ANSWER.to_owned() });
         let log: WorkerLogs = client.ask_for(&ApiRequest::get(format!("{path}/logs"))).await?;
         if !log.text.contains(LOGGED) {
-            return Err(Failure::internal(format!("the log of the agent is `{}`", log.text)));
+            return Err(Failure::internal(format!("the log of the agent is `{}`", one_line(&log.text))));
         }
         steps.push(PassedStep { step: "log", found: format!("{} bytes", log.text.len()) });
-        // The stop of the daemon tries it again.
-        worker::stop::stop(client, &worker).await.map(drop)
+        Ok(())
+    }
+
+    /// Ends everything. What an interrupted command has asked for may come late.
+    async fn clean_up(&self, (runtime, program): (&LocalRuntime, &str)) -> Result<()> {
+        // An interrupted start may leave a daemon that cannot be stopped before it answers.
+        let client = &mut self.client();
+        let workers = loop {
+            let list: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers")).await?;
+            let open = |worker: &&WorkerView| worker.state != WorkerState::Stopped;
+            let open: Vec<_> =
+                list.items.iter().filter(open).map(|worker| worker.worker_id.clone()).collect();
+            if open.is_empty() {
+                break list.items;
+            }
+            for worker in open {
+                let _ = worker::stop::stop(client, worker.as_str()).await?;
+            }
+        };
+        let _ = daemon::stopped(true, None, self.workspace.state_dir.clone()).await?;
+        for worker in workers {
+            self.discard((runtime, program), worker.worker_id.as_str()).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what a worker has left on a file system that outlives its place.
+    async fn discard(&self, (runtime, program): (&LocalRuntime, &str), worker: &str) -> Result<()> {
+        let mut command = match &self.placement.engine {
+            Engine::Ssh(host) => over_ssh(host, &ssh::line(program, &["discard", worker], false)),
+            Engine::Slurm(cluster) => {
+                let words = ["discard", worker, &cluster.folder].map(str::to_owned);
+                command(&runtime.own.path.display().to_string(), words.into())
+            }
+            Engine::Podman(_) | Engine::Kubernetes(_) | Engine::Command(_) | Engine::Loopback => {
+                return Ok(());
+            }
+        };
+        // Ctrl-C is for this process.
+        command.process_group(0);
+        let printed = remote::run(&self.placement, command, None, SHORT).await?;
+        if printed.code == 0 { Ok(()) } else { Err(printed.failure(&self.placement, program)) }
+    }
+
+    /// Gives the worker a turn, and waits for its end.
+    async fn turn(&self, client: &mut DaemonClient, worker: &str, path: &str) -> Result<()> {
+        let turn = SendTurn {
+            text: format!("!stderr {LOGGED}\n!say {ANSWER}"),
+            blocks: Vec::new(),
+            attachments: Vec::new(),
+            simulate: None,
+            if_busy: None,
+            agent: None,
+            env: None,
+            mcp_servers: McpServers::default(),
+        };
+        let accepted: TurnAccepted =
+            client.ask_for(&ApiRequest::change(format!("{path}/turns"), &turn)?).await?;
+        let waiting = WorkerWait {
+            worker_id: worker.to_owned(),
+            until: None,
+            cursor: WaitStart::After(accepted.accepted_event_id.to_string()),
+            timeout: TURN.as_secs_f64(),
+            no_progress: 0.0,
+            collect_turn: Some(accepted.turn_id),
+            only_turn: None,
+        };
+        let waited = match client.wait(waiting).await {
+            Err(failure) if failure.is(Code::WaitTimeout) => return Err(self.late(client, path).await?),
+            waited => waited?,
+        };
+        /// The text of the turn of a wait.
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct CollectedText<'a> {
+            assistant_text: Option<&'a str>,
+        }
+        let is_completed = FoundWorker::of(&waited).event().event_type() == Some(EventType::TurnCompleted);
+        let text = lenient::read::<CollectedText<'_>>(&waited).assistant_text;
+        match is_completed && text == Some(ANSWER) {
+            true => Ok(()),
+            false => {
+                Err(Failure::new(Code::BackendRuntimeError, "the turn of the scripted agent has failed")
+                    .with("waited", waited))
+            }
+        }
+    }
+
+    /// The error for a turn that has not ended in time.
+    async fn late(&self, client: &mut DaemonClient, path: &str) -> Result<Failure> {
+        let worker: WorkerView = client.ask_for(&ApiRequest::get(path.to_owned())).await?;
+        let why = match (worker.pending, worker.unreachable) {
+            (Some(pending), _) => format!("it waits for its place ({})", one_line(&pending.reason)),
+            (None, Some(_)) => "its place does not answer".to_owned(),
+            (None, None) => format!("it is {}", worker.state.as_str()),
+        };
+        let name = &self.placement.name;
+        let message = format!("the worker of the check has not answered within {} s: {why}", TURN.as_secs());
+        Ok(Failure::new(Code::PlacementUnreachable, message)
+            .with("placement", name.as_str())
+            .recommend(format!("correct the placement, then run `subagent placement check {name}`")))
     }
 
     fn config(&self, program: &str) -> LoadedConfig {
@@ -143,6 +282,7 @@ impl<'a> CheckDaemon<'a> {
         let agent = program_beside(program, TASK_SERVER_PROGRAM);
         let launcher = Launcher {
             args: vec!["demo-agent".to_owned()],
+            idle_timeout: Some(IDLE),
             ..Launcher::new(shell_words::quote(&agent).into_owned())
         };
         loaded.config.launchers.insert(NAME.to_owned(), launcher);
@@ -159,57 +299,4 @@ impl<'a> CheckDaemon<'a> {
         };
         WorkerStartRequest { cwd: None, controller_id: None, start }
     }
-}
-
-/// Gives the worker a turn, and waits for its end.
-async fn turn(client: &mut DaemonClient, worker: &str, path: &str) -> Result<()> {
-    let turn = SendTurn {
-        text: format!("!stderr {LOGGED}\n!say {ANSWER}"),
-        blocks: Vec::new(),
-        attachments: Vec::new(),
-        simulate: None,
-        if_busy: None,
-        agent: None,
-        env: None,
-        mcp_servers: McpServers::default(),
-    };
-    let accepted: TurnAccepted = client.ask_for(&ApiRequest::change(format!("{path}/turns"), &turn)?).await?;
-    let waited = client
-        .wait(WorkerWait {
-            worker_id: worker.to_owned(),
-            until: None,
-            cursor: WaitStart::After(accepted.accepted_event_id.to_string()),
-            timeout: TURN.as_secs_f64(),
-            no_progress: 0.0,
-            collect_turn: Some(accepted.turn_id),
-            only_turn: None,
-        })
-        .await?;
-    let event = FoundWorker::of(&waited).event();
-    let text = lenient::read::<CollectedText<'_>>(&waited).assistant_text.unwrap_or_default();
-    match event.event_type() == Some(EventType::TurnCompleted) && text == ANSWER {
-        true => Ok(()),
-        false => Err(Failure::internal(format!("the scripted agent has not answered: {waited}"))),
-    }
-}
-
-/// The text of the turn of a wait.
-#[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct CollectedText<'a> {
-    assistant_text: Option<&'a str>,
-}
-
-/// Removes what the worker has left on a file system that outlives its place.
-fn discard(placement: &Placement, (runtime, program): (&LocalRuntime, &str), worker: &str) -> Result<()> {
-    let command = match &placement.engine {
-        Engine::Ssh(host) => over_ssh(host, &ssh::line(program, &["discard", worker], false)),
-        Engine::Slurm(cluster) => {
-            let words = ["discard", worker, &cluster.folder].map(str::to_owned);
-            command(&runtime.own.path.display().to_string(), words.into())
-        }
-        Engine::Podman(_) | Engine::Kubernetes(_) | Engine::Command(_) | Engine::Loopback => return Ok(()),
-    };
-    let printed = block_on(remote::run(placement, command, None, SHORT))?;
-    if printed.code == 0 { Ok(()) } else { Err(printed.failure(placement, program)) }
 }

@@ -1,5 +1,7 @@
 //! `worker logs`: the end of what a worker's agent wrote to its standard error.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Deserialize;
 use subagent_protocol::lenient;
@@ -29,6 +31,9 @@ pub(crate) struct WorkerLogsArgs {
     pub(crate) several: SeveralWorkers,
 }
 
+/// Time limit of the answer of a place, which may first be looked for.
+const LIMIT: Duration = Duration::from_secs(60);
+
 const REPORT: ChangeReport =
     ChangeReport { one: "worker.logs", several: "workers.logs", keys: &[], done: "read" };
 
@@ -40,7 +45,7 @@ pub(crate) fn run(args: &WorkerLogsArgs, context: &CliContext) -> Result<CliOutc
         let worker = segment(named_worker(address, &workspace)?);
         let path = RequestPath::new(format!("/v1/workers/{worker}/logs"))
             .with("tailBytes", Some(&args.tail_bytes.to_string()));
-        client.ask(&ApiRequest::get(path)).await
+        client.ask(&ApiRequest::get(path).within(Some(LIMIT))).await
     }))?;
     Ok(REPORT.texts(&client.names(addresses), items, |address, data| {
         /// The end of a log.

@@ -76,7 +76,7 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
     };
     let mut child = client.spawn().map_err(not_started)?;
     let mut group = ClientGroup::of(&child);
-    let (mut stdout, mut stderr, mut is_cut) = (Vec::new(), Vec::new(), false);
+    let (mut stdout, mut stderr, mut has_ended) = (Vec::new(), Vec::new(), false);
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let exchange = async {
         let write = async {
@@ -85,12 +85,16 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
-        let talk = async { tokio::join!(write, read(out, &mut stdout), read(err, &mut stderr)) };
+        let printed = async {
+            read(out, &mut stdout).await;
+            has_ended = true;
+        };
+        let talk = async { tokio::join!(write, printed, read(err, &mut stderr)) };
         tokio::pin!(talk);
         let status = tokio::select! {
             status = child.wait() => {
                 group.has_ended();
-                is_cut = timeout(REST_TIMEOUT, &mut talk).await.is_err();
+                let _ = timeout(REST_TIMEOUT, &mut talk).await;
                 status
             }
             _ = &mut talk => {
@@ -109,7 +113,7 @@ pub(super) async fn output(carrier: &Carrier, command: ClientCommand) -> Result<
         let limit = MAX_OUTPUT_BYTES / (1024 * 1024);
         return Err(unreachable(&format!("a client of the engine printed more than {limit} MiB"), ""));
     }
-    if is_cut {
+    if !has_ended {
         // What is left of a line is no answer.
         stdout.truncate(stdout.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
     }

@@ -4,6 +4,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use subagent_config::regular;
+use subagent_protocol::placement::UNKNOWN_COMMAND;
 use subagent_protocol::placement::client::ClientFailure;
 use subagent_protocol::stream::after_magic;
 use subagent_protocol::{Code, Error, Result};
@@ -84,10 +85,21 @@ async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<AgentL
     let answer = client::output(carrier, command).await?;
     let failed = |said: &[u8]| carrier.failure(ClientFailure::Exited(answer.status.code(), said));
     if !answer.status.success() {
-        return Err(failed(&answer.stderr));
+        return Err(if is_of_older(&answer.stderr) { older() } else { failed(&answer.stderr) });
     }
     let Ok(Some(end)) = after_magic(&answer.stdout) else { return Err(failed(b"its answer cannot be read")) };
     let surplus = u64::try_from(end.len()).unwrap_or(u64::MAX).saturating_sub(length);
     let start = usize::try_from(surplus).unwrap_or(usize::MAX).min(end.len());
     Ok(AgentLog { bytes: end[start..].to_vec(), truncated: surplus > 0 })
+}
+
+/// Whether a program there does not know what it was asked for.
+fn is_of_older(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).contains(UNKNOWN_COMMAND)
+}
+
+fn older() -> Error {
+    let message = "the runtime of the worker is of an older version, which does not show its log";
+    Error::new(Code::PlacementIncompatible, message)
+        .recommend("restart the worker: it gets the runtime of this version")
 }

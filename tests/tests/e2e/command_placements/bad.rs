@@ -97,7 +97,7 @@ fn a_command_that_hangs_is_ended_with_its_processes() {
     engine.set("flood-status", "");
     let error = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
     let reason = error["details"]["pending"]["reason"].as_str().unwrap();
-    assert!(reason.contains("more than 4 MiB"), "{error}");
+    assert!(reason.contains("more than 5 MiB"), "{error}");
     engine.clear("flood-status");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();

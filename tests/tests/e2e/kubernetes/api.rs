@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 
 use super::exec;
 use super::pods::FakePods;
+use super::schema;
 
 /// The only namespace of the cluster.
 pub(super) const NAMESPACE: &str = "agents";
@@ -144,8 +145,12 @@ async fn create(
         return no_namespace(&namespace);
     }
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let mut problems = schema::problems(&pod);
     if pod["spec"]["containers"][0]["image"].is_null() {
-        let message = format!("Pod \"{name}\" is invalid: spec.containers[0].image: Required value");
+        problems.push("spec.containers[0].image: Required value".to_owned());
+    }
+    if !problems.is_empty() {
+        let message = format!("Pod \"{name}\" is invalid: {}", problems.join(", "));
         let body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
             "reason": "Invalid", "code": 422, "details": {"name": name, "kind": "Pod"},
@@ -169,6 +174,10 @@ async fn delete(
     body: Bytes,
 ) -> Response {
     let options: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let problems = if options.is_null() { Vec::new() } else { schema::problems(&options) };
+    if !problems.is_empty() {
+        return failure(StatusCode::BAD_REQUEST, "BadRequest", &problems.join(", "));
+    }
     let found = pods.get(&name).map(|pod| pod["metadata"]["uid"].clone());
     let wanted = &options["preconditions"]["uid"];
     if found.is_some() && !wanted.is_null() && found.as_ref() != Some(wanted) {

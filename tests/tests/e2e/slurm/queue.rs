@@ -120,3 +120,35 @@ fn a_waiting_job_that_is_canceled_from_outside_fails_the_start() {
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
+
+#[test]
+fn a_drained_node_ends_its_turn_and_takes_no_other_worker() {
+    let mut sandbox = TestSandbox::new();
+    let Some(slurm) = Slurm::start(&mut sandbox) else { return };
+    sandbox.init();
+    let first = sandbox.start_on("cluster");
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&first, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
+    let node = slurm.run(&["sinfo", "--noheader", "--format=%n"]).trim().to_owned();
+    let update = |state: &str| {
+        let name = format!("nodename={node}");
+        slurm.run(&["scontrol", "update", &name, &format!("state={state}"), "reason=test"])
+    };
+    let _ = update("drain");
+    let (second, _) = waiting(&sandbox);
+    wait_until("the reason", DEADLINE, || {
+        let reason = sandbox.show(&second)["pending"]["reason"].as_str()?.to_lowercase();
+        (reason.contains("drain") || reason.contains("node")).then_some(())
+    });
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let _ = sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
+    let _ = update("resume");
+    wait_until("the start of the second worker", DEADLINE, || {
+        (sandbox.show(&second)["state"] == "idle").then_some(())
+    });
+    assert_eq!(sandbox.send(&second, "hello")["assistantText"], "hello");
+    let _ = sandbox.run(&["worker", "stop", &second]).data_of("worker.stopped");
+    sandbox.finish();
+}

@@ -60,19 +60,51 @@ fn a_host_is_prepared_once_and_then_runs_workers() {
     sandbox.finish();
 }
 
+/// Returns the folders of placed workers there.
+fn placed(host: &SshHost) -> Vec<PathBuf> {
+    let placed = fs::read_dir(host.home().join(".local/state/subagent/placed"));
+    let folders = placed.into_iter().flatten().flatten().map(|entry| entry.path());
+    folders.filter(|path| path.is_dir()).collect()
+}
+
+/// Returns the folders of checks on this machine.
+fn checks(sandbox: &TestSandbox) -> Vec<PathBuf> {
+    let all = fs::read_dir(sandbox.file("tmp")).unwrap().flatten().map(|entry| entry.path());
+    all.filter(|path| path.to_string_lossy().contains("subagent-check-")).collect()
+}
+
 #[test]
 fn an_interrupted_check_leaves_nothing() {
     let sandbox = TestSandbox::new();
     let Some(host) = SshHost::start(&sandbox) else { return };
     let check = sandbox.subagent(&["placement", "check", "there"]).spawn();
-    wait_until("the daemon of the check", DEADLINE, || {
-        sandbox.processes().iter().any(|one| one.name == "subagentd").then_some(())
-    });
+    wait_until("the worker of the check", DEADLINE, || (!placed(&host).is_empty()).then_some(()));
     check.signal(Signal::SIGINT);
     let output = check.output();
     assert_eq!(output.status.signal(), Some(Signal::SIGINT as i32), "{output}");
-    let placed = fs::read_dir(host.home().join(".local/state/subagent/placed"));
-    assert_eq!(placed.map(Iterator::count).unwrap_or_default(), 0, "it has left files there");
+    assert!(placed(&host).is_empty() && checks(&sandbox).is_empty(), "{output}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_check_that_cannot_end_its_worker_says_what_is_left() {
+    let sandbox = TestSandbox::new();
+    let Some(mut host) = SshHost::start(&sandbox) else { return };
+    let check = sandbox.subagent(&["placement", "check", "there"]).deadline(2 * DEADLINE).spawn();
+    wait_until("the worker of the check", DEADLINE, || (!placed(&host).is_empty()).then_some(()));
+    host.end_server();
+    check.signal(Signal::SIGINT);
+    let output = check.output();
+    assert_eq!(output.status.signal(), Some(Signal::SIGINT as i32), "{output}");
+    let [folder] = &checks(&sandbox)[..] else { panic!("{output}") };
+    let state_dir = folder.join("state");
+    let advice = format!("SUBAGENT_STATE_DIR={} subagentd stop --workers", state_dir.display());
+    assert!(output.stderr.contains(&advice), "{output}");
+    // Its daemon goes on.
+    host.restart_server(&sandbox);
+    let stop = sandbox.command("subagentd").args(["stop", "--workers", "--json"]);
+    let stopped = stop.env("SUBAGENT_STATE_DIR", state_dir.to_str().unwrap()).run().data();
+    assert_eq!(stopped["stopped"], true, "{stopped}");
     sandbox.finish();
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 
@@ -227,8 +228,13 @@ fn a_worktree_whose_host_does_not_come_back_is_given_up() {
     let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
     let _ = contents(&sandbox, "auth");
     let _ = sandbox.run(&["send", "auth", "!edit create c.txt only there"]).data();
-    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    let runtime = sandbox.runtime(started["workerId"].as_str().unwrap());
     host.end_server();
+    let _ = sandbox.run(&["stop", "auth"]).error("STOP_INCOMPLETE");
+    let _ = sandbox.run(&["worktree", "discard", "auth", "--without-host"]).error("WORKTREE_BUSY");
+    let restart = ["worker", "restart", "auth", "--force", "--accept-duplicate"];
+    let _ = sandbox.run(&restart).error("PLACEMENT_UNREACHABLE");
+    let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
     let error = sandbox.run(&["worktree", "discard", "auth"]).error("PLACEMENT_UNREACHABLE");
     let action = error["details"]["recommendedAction"].as_str().unwrap();
     assert!(action.contains("--without-host"), "{error}");
@@ -238,8 +244,9 @@ fn a_worktree_whose_host_does_not_come_back_is_given_up() {
     assert_eq!(git(&sandbox, &["show", &format!("{retired}:b.txt")]), "b\n");
     assert!(!mirror(&started).exists());
     assert_eq!(sandbox.run(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);
-    // The host comes back after all.
+    // The host comes back after all. Its owner has accepted that the agent goes on there.
     host.restart_server(&sandbox);
+    runtime.signal(Signal::SIGKILL);
     assert_eq!(text(&there(&host, &started).0.join("c.txt")), "only there\n");
     let again = start(&sandbox, "other");
     let _ = sandbox.run(&["stop", "other"]).data_of("worker.stopped");
