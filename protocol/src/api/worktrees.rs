@@ -226,7 +226,7 @@ pub struct ChangeWorktree {
     pub env: GitEnvironment,
 }
 
-/// `POST /v1/worktrees/{worktree}/discard`.
+/// `POST /v1/worktrees/{worktree}/discard`: what it had stays under a ref.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

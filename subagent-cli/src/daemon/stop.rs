@@ -15,7 +15,7 @@ use crate::output::CliOutcome;
 /// Maximum time for stopping all workers.
 const WORKERS_LIMIT: Duration = Duration::from_secs(120);
 
-/// As [`stopped`].
+/// Waits for what [`stopped`] does.
 pub(crate) fn stop(
     workers: bool,
     handle: Option<ControllerHandle>,

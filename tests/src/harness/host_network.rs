@@ -107,7 +107,7 @@ impl HostNetwork {
         done(IP, &["neigh", "replace", &address, "lladdr", NO_MACHINE, "dev", interface, "nud", "permanent"]);
     }
 
-    /// Ends [`Self::lose`].
+    /// Ends the loss that [`Self::lose`] began.
     pub(super) fn find(&self) {
         let (address, interface) = (self.address.to_string(), &self.connection().interface);
         done(IP, &["neigh", "del", &address, "dev", interface]);

@@ -242,7 +242,7 @@ impl SshHost {
         self.network.lose();
     }
 
-    /// Ends [`Self::lose_packets`].
+    /// Ends the loss that [`Self::lose_packets`] began.
     pub fn find_packets(&self) {
         self.network.find();
     }

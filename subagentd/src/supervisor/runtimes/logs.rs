@@ -17,7 +17,7 @@ use crate::supervisor::shared::DaemonSettings;
 
 /// The end of the log of a worker's agents.
 #[derive(Debug, Default)]
-pub(crate) struct AgentLog {
+pub(crate) struct ReadLog {
     pub(crate) bytes: Vec<u8>,
     /// Whether the log has more before it.
     pub(crate) truncated: bool,
@@ -33,7 +33,7 @@ pub(crate) async fn end_of_log(
     row: &WorkerRow,
     path: &Path,
     length: u64,
-) -> Result<AgentLog> {
+) -> Result<ReadLog> {
     let placement = row.placement.as_ref();
     let carrier = placement.map(|placement| Carrier::of(placement, setup, &row.worker_id));
     match carrier.filter(Carrier::has_own_files) {
@@ -42,10 +42,10 @@ pub(crate) async fn end_of_log(
     }
 }
 
-async fn here(path: &Path, length: u64) -> Result<AgentLog> {
+async fn here(path: &Path, length: u64) -> Result<ReadLog> {
     let file = path.to_owned();
     match tokio::task::spawn_blocking(move || end_of_file(&file, length)).await {
-        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(AgentLog::default()),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(ReadLog::default()),
         Ok(end) => end.map_err(|error| {
             Error::new(Code::StorageError, format!("cannot read {}: {error}", path.display()))
         }),
@@ -53,19 +53,19 @@ async fn here(path: &Path, length: u64) -> Result<AgentLog> {
     }
 }
 
-fn end_of_file(path: &Path, length: u64) -> io::Result<AgentLog> {
+fn end_of_file(path: &Path, length: u64) -> io::Result<ReadLog> {
     let mut file = regular::open_to_read(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(length)))?;
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
-    Ok(AgentLog { bytes, truncated: size > length })
+    Ok(ReadLog { bytes, truncated: size > length })
 }
 
-async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<AgentLog> {
+async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<ReadLog> {
     let (worker, number) = (&row.worker_id, row.incarnation);
     if number == 0 {
-        return Ok(AgentLog::default());
+        return Ok(ReadLog::default());
     }
     // One more says whether there are more.
     let asked = (length + 1).to_string();
@@ -90,7 +90,7 @@ async fn there(carrier: &Carrier, row: &WorkerRow, length: u64) -> Result<AgentL
     let Ok(Some(end)) = after_magic(&answer.stdout) else { return Err(failed(b"its answer cannot be read")) };
     let surplus = u64::try_from(end.len()).unwrap_or(u64::MAX).saturating_sub(length);
     let start = usize::try_from(surplus).unwrap_or(usize::MAX).min(end.len());
-    Ok(AgentLog { bytes: end[start..].to_vec(), truncated: surplus > 0 })
+    Ok(ReadLog { bytes: end[start..].to_vec(), truncated: surplus > 0 })
 }
 
 /// Whether a program there does not know what it was asked for.

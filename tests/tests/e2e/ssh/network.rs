@@ -7,7 +7,7 @@ use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 /// Time limit of operations there.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// Time within which a host that does not answer is shown.
-const TOLD: Duration = Duration::from_secs(30);
+const NOTICED: Duration = Duration::from_secs(30);
 /// Time for which the network is cut.
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -33,9 +33,9 @@ fn a_turn_goes_on_while_the_network_is_cut_for_a_minute() {
     sandbox.wait_for_prompt(1);
     let cut = Instant::now();
     host.cut_network();
-    let told = wait_for_unreachable(&sandbox, &worker, cut);
-    assert!(told < TOLD, "it took {told:?}");
-    // It asks while nobody hears it, and another daemon comes.
+    let noticed = wait_for_unreachable(&sandbox, &worker, cut);
+    assert!(noticed < NOTICED, "it took {noticed:?}");
+    // It asks during the cut, and another daemon starts.
     gate.open();
     sandbox.kill_daemon();
     assert!(sandbox.show(&worker)["unreachable"].is_object());
@@ -63,8 +63,8 @@ fn a_half_open_connection_is_noticed_and_loses_nothing() {
     sandbox.wait_for_prompt(1);
     let lost = Instant::now();
     host.lose_packets();
-    let told = wait_for_unreachable(&sandbox, &worker, lost);
-    assert!(told < TOLD, "it took {told:?}");
+    let noticed = wait_for_unreachable(&sandbox, &worker, lost);
+    assert!(noticed < NOTICED, "it took {noticed:?}");
     gate.open();
     host.find_packets();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
