@@ -229,6 +229,13 @@ pub enum Operation {
         /// Time for the last part of the ref.
         time: Timestamp,
     },
+    /// The same of the mirror of a worktree whose machine is lost. That machine is not asked.
+    GiveUp {
+        /// The worktree whose mirror is discarded.
+        worktree: Worktree,
+        /// Time for the last part of the ref.
+        time: Timestamp,
+    },
     /// Applies its changes to another branch of the repository.
     Land {
         /// The worktree to land.

@@ -55,10 +55,13 @@ impl TestSandbox {
         wait_until("the prompt", PROMPT, || (self.number(&dispatched) > 0).then_some(()));
     }
 
-    /// Returns the log of a worker's agents as `worker logs` shows it.
-    pub fn log_of(&self, worker: &str) -> String {
-        let shown = self.run(&["worker", "logs", worker]).data_of("worker.logs");
-        shown["text"].as_str().unwrap_or_default().to_owned()
+    /// Waits until `worker logs` of a worker ends with a text, and returns all of it. The log is another
+    /// stream than the messages of the agent.
+    pub fn wait_for_log(&self, worker: &str, end: &str) -> String {
+        wait_until("the end of the log", PROMPT, || {
+            let shown = self.run(&["worker", "logs", worker]).data_of("worker.logs");
+            shown["text"].as_str().filter(|text| text.ends_with(end)).map(str::to_owned)
+        })
     }
 
     /// Returns a gate with this name.

@@ -16,8 +16,7 @@ const NO_MACHINE: &str = "02:00:00:00:00:99";
 /// Begin and number of the pairs of addresses, of the block for tests of network devices (RFC 2544).
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const PAIRS: u32 = 1 << 15;
-/// Where the system shows the names of namespaces, and how many of ours are tried.
-const NAMESPACES: &str = "/run/netns";
+/// How many names of a namespace are tried.
 const NAMES: usize = 100;
 /// The number of the next namespace of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -49,26 +48,21 @@ impl HostNetwork {
     ///
     /// If it does not with `SUBAGENT_REQUIRE_NETWORKS`.
     pub(super) fn of_its_own() -> Option<Self> {
-        let mut created = Err("all names are taken".to_owned());
+        let mut why = "all names are taken".to_owned();
         for _ in 0..NAMES {
             let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() * 16) % PAIRS;
-            let [here, there] = [1, 2].map(|last| Ipv4Addr::from(FIRST + number * 4 + last));
-            let namespace = NetworkNamespace {
-                name: format!("subagent-test-{number}"),
-                interface: format!("sat{number}a"),
-                there: format!("sat{number}b"),
-            };
-            // Another run may have this name, or may have left it.
-            if Path::new(NAMESPACES).join(&namespace.name).exists() {
-                continue;
+            match NetworkNamespace::create(number) {
+                Ok((namespace, address)) => {
+                    return Some(Self { address: address.into(), namespace: Some(namespace) });
+                }
+                // Another run has this name, or has left it.
+                Err(said) if said.contains("File exists") => {}
+                Err(said) => {
+                    why = said;
+                    break;
+                }
             }
-            created = namespace.created(&here.to_string(), &there.to_string());
-            if let Ok(namespace) = created {
-                return Some(Self { address: there.into(), namespace: Some(namespace) });
-            }
-            break;
         }
-        let why = created.err().unwrap_or_default();
         let missing = format!("no network can be made here, so none is cut: {why}");
         assert!(std::env::var_os("SUBAGENT_REQUIRE_NETWORKS").is_none(), "{missing}");
         say(&format!("SKIPPED: {missing}"));
@@ -131,20 +125,25 @@ impl HostNetwork {
 }
 
 impl NetworkNamespace {
-    fn created(self, here: &str, there: &str) -> Result<Self, String> {
+    /// Creates the namespace of this number. Returns its address there.
+    fn create(number: u32) -> Result<(Self, Ipv4Addr), String> {
         if !Path::new(IP).exists() || !Path::new(TC).exists() {
             return Err("iproute2 is missing".to_owned());
         }
-        let Self { name, interface, there: end } = &self;
+        let [here, there] = [1, 2].map(|last| Ipv4Addr::from(FIRST + number * 4 + last));
+        let name = format!("subagent-test-{number}");
+        output(IP, &["netns", "add", &name])?;
+        // From here on it is removed by its drop.
+        let own = Self { name, interface: format!("sat{number}a"), there: format!("sat{number}b") };
+        let Self { name, interface, there: end } = &own;
         let inside = |words: &[&str]| output(IP, &[&["-n", name], words].concat());
-        output(IP, &["netns", "add", name])?;
         output(IP, &["link", "add", interface, "type", "veth", "peer", "name", end, "netns", name])?;
         inside(&["addr", "add", &format!("{there}/30"), "dev", end])?;
         inside(&["link", "set", end, "up"])?;
         inside(&["link", "set", "lo", "up"])?;
         output(IP, &["addr", "add", &format!("{here}/30"), "dev", interface])?;
         output(IP, &["link", "set", interface, "up"])?;
-        Ok(self)
+        Ok((own, there))
     }
 
     fn link(&self, state: &str) {

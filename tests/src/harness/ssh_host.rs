@@ -26,9 +26,11 @@ const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 /// Number of ports that are tried: another process may take a free one first.
 const PORTS: usize = 10;
 
-/// The server, and the client's config that names it `there`.
+/// The server, and the client's config that names it.
 #[derive(Debug)]
 pub struct SshHost {
+    /// The name of the host and of its placement.
+    name: String,
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     port: u16,
@@ -47,7 +49,7 @@ impl SshHost {
     ///
     /// If there is none with `SUBAGENT_REQUIRE_SSH`.
     pub fn start(sandbox: &TestSandbox) -> Option<Self> {
-        Self::start_in(sandbox, || Some(HostNetwork::loopback()))
+        Self::start_one(sandbox, || Some(HostNetwork::loopback()))
     }
 
     /// The same in a network of its own, which can be cut. Says loudly if this machine does not let us.
@@ -56,10 +58,35 @@ impl SshHost {
     ///
     /// If it does not with `SUBAGENT_REQUIRE_NETWORKS`.
     pub fn start_in_network(sandbox: &TestSandbox) -> Option<Self> {
-        Self::start_in(sandbox, HostNetwork::of_its_own)
+        Self::start_one(sandbox, HostNetwork::of_its_own)
     }
 
-    fn start_in(sandbox: &TestSandbox, network: impl FnOnce() -> Option<HostNetwork>) -> Option<Self> {
+    /// Starts a number of hosts, each in a network of its own, with the placements `there-1` and so on.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start_in_network`].
+    pub fn start_several(sandbox: &TestSandbox, number: usize) -> Option<Vec<Self>> {
+        let start = |number| Self::start_in(sandbox, format!("there-{number}"), HostNetwork::of_its_own);
+        let hosts: Vec<Self> = (1..=number).map(start).collect::<Option<_>>()?;
+        let program = json!({"program": sandbox.executable("subagent-runtime")});
+        let entry = |host: &Self| (host.name.clone(), host.placement(program.clone()));
+        let placements: serde_json::Map<String, Value> = hosts.iter().map(entry).collect();
+        Self::configure(sandbox, &json!({"placements": placements}));
+        Some(hosts)
+    }
+
+    fn start_one(sandbox: &TestSandbox, network: impl FnOnce() -> Option<HostNetwork>) -> Option<Self> {
+        let host = Self::start_in(sandbox, "there".to_owned(), network)?;
+        host.place(sandbox, json!({"program": sandbox.executable("subagent-runtime")}));
+        Some(host)
+    }
+
+    fn start_in(
+        sandbox: &TestSandbox,
+        name: String,
+        network: impl FnOnce() -> Option<HostNetwork>,
+    ) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             let missing = "openssh-server is missing: workers on other machines are not tested";
             assert!(std::env::var_os("SUBAGENT_REQUIRE_SSH").is_none(), "{missing}");
@@ -79,16 +106,15 @@ impl SshHost {
         if nix::unistd::geteuid().is_root() {
             fs::create_dir_all(PRIVILEGE_SEPARATION).unwrap();
         }
-        let home = sandbox.file("there");
+        let home = sandbox.file(&name);
         fs::create_dir_all(home.join("work")).unwrap();
         let begin = |_| {
             let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
             Some((port, listening(folder.path(), &home, sandbox, (&network, port))?))
         };
         let (port, server) = (0..PORTS).find_map(begin).unwrap();
-        let host = Self { folder, port, server, home, network };
+        let host = Self { name, folder, port, server, home, network };
         host.configure_client("user", "host");
-        host.place(sandbox, json!({"program": sandbox.executable("subagent-runtime")}));
         Some(host)
     }
 
@@ -144,32 +170,42 @@ impl SshHost {
         fs::write(self.file("known"), format!("[{address}]:{} {}\n", self.port, words.join(" "))).unwrap();
         let (known, identity) = (self.file("known"), self.file(key));
         let config = format!(
-            "Host there\n HostName {address}\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
+            "Host {}\n HostName {address}\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
              IdentityAgent none\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n \
              StrictHostKeyChecking yes\n{more}",
-            self.port,
+            self.name, self.port,
         );
         fs::write(self.file("client"), config).unwrap();
     }
 
-    /// Writes the placement `there` with these keys into the config file of the sandbox's user.
+    /// Writes the placement of this host with these keys into the config file of the sandbox's user.
     pub fn place(&self, sandbox: &TestSandbox, keys: Value) {
+        Self::configure(sandbox, &json!({"placements": {&self.name: self.placement(keys)}}));
+    }
+
+    /// Returns the placement of this host with these keys.
+    fn placement(&self, keys: Value) -> Value {
         let mut there = json!({
-            "kind": "ssh", "host": "there", "cwd": self.work(), "args": ["-F", self.file("client")],
+            "kind": "ssh", "host": self.name, "cwd": self.work(), "args": ["-F", self.file("client")],
         });
         for (key, value) in keys.as_object().unwrap() {
             there[key] = value.clone();
         }
+        there
+    }
+
+    /// Writes the config file of the sandbox's user.
+    fn configure(sandbox: &TestSandbox, config: &Value) {
         let folder = sandbox.file("home/.config/subagent");
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), json!({"placements": {"there": there}}).to_string()).unwrap();
+        fs::write(folder.join("config.yaml"), config.to_string()).unwrap();
     }
 
     /// Returns the entry of a host whose daemon is that of the sandbox's workspace.
     #[must_use]
     pub fn entry(&self, sandbox: &TestSandbox) -> Value {
         json!({
-            "host": "there", "args": ["-F", self.file("client")], "cwd": sandbox.workspace(),
+            "host": self.name, "args": ["-F", self.file("client")], "cwd": sandbox.workspace(),
             "program": sandbox.executable("subagent"),
         })
     }
@@ -180,9 +216,7 @@ impl SshHost {
     ///
     /// If the file cannot be written.
     pub fn offer(sandbox: &TestSandbox, hosts: &Value) {
-        let folder = sandbox.file("home/.config/subagent");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), json!({"hosts": hosts}).to_string()).unwrap();
+        Self::configure(sandbox, &json!({"hosts": hosts}));
     }
 
     /// Writes a start file of the login shell there.
@@ -286,7 +320,7 @@ fn listening(
     let config = format!(
         "ListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
          StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-         PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 200\nMaxSessions 200\nLogLevel INFO\n\
+         PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 200\nMaxSessions 1000\nLogLevel INFO\n\
          SetEnv HOME={} SHELL=/bin/bash TEST_SANDBOX_ID={id}\n",
         at("host"),
         at("user.pub"),

@@ -142,7 +142,7 @@ fn carried_out(work: &OperationContext<'_>, operation: Operation) -> Result<Work
                 None => remove::remove(work, &worktree),
             })
         }
-        Operation::Discard { worktree, time } => {
+        Operation::Discard { worktree, time } | Operation::GiveUp { worktree, time } => {
             exclusively(work, "discard", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::discard(work, &worktree, sandbox, time),
                 None => discard::discard(work, &worktree, time),

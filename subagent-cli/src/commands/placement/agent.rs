@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use subagent_config::model::Launcher;
+use subagent_config::model::{Launcher, LauncherTimeouts};
 use subagent_config::start::StartChoices;
 use subagent_config::{Environment, LoadedConfig, Workspace, proc};
 use subagent_protocol::api::{SendTurn, TurnAccepted, WorkerList, WorkerLogs, WorkerView};
@@ -18,6 +18,7 @@ use subagent_protocol::placement::{Engine, Placement};
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, lenient};
 use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 
 use super::remote::{self, LocalRuntime, SHORT, command, over_ssh};
 use super::steps::PassedStep;
@@ -37,8 +38,17 @@ const NAME: &str = "check";
 /// What the agent says, and what it writes to its standard error.
 const ANSWER: &str = "the agent answers";
 const LOGGED: &str = "the agent logs";
-/// Time limit of the turn, which may wait for a place.
-const TURN: Duration = Duration::from_secs(120);
+/// Time limit of the start, which may wait for a place, and of the turn.
+const START: Duration = Duration::from_secs(120);
+const TURN: Duration = Duration::from_secs(60);
+/// Time within which the log has what the agent wrote.
+const LOGGED_WITHIN: Duration = Duration::from_secs(5);
+/// Time for which the end of a worker is asked for again.
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+/// Time within which an interrupted start shows its worker, if there is one.
+const BEGUN_WITHIN: Duration = Duration::from_secs(1);
+/// The first pause between two looks. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Time after which an agent ends itself if this process was killed.
 const IDLE: Duration = Duration::from_secs(60);
 /// The longest path of the folder for temporary files. A socket below it is used in containers.
@@ -72,30 +82,34 @@ pub(super) fn checked(
     let folder = temporary_folder()?;
     let own = CheckDaemon::new(placement, context, folder.path());
     let ended = block_on(async {
-        let (mut signals, mut came) = (Interruptions::new()?, None);
+        let (mut signals, mut came, mut begun) = (Interruptions::new()?, None, false);
         let worked = tokio::select! {
-            worked = own.work(program, steps) => worked,
+            worked = own.work(program, &mut begun, steps) => worked,
             signal = signals.next() => {
-                came = Some(signal);
+                (came, begun) = (Some(signal), true);
                 Ok(())
             }
         };
         // Another signal leaves the rest to the daemon.
         let cleaned = tokio::select! {
-            cleaned = own.clean_up((runtime, program)) => cleaned,
+            cleaned = own.clean_up(begun) => cleaned,
             signal = signals.next() => {
                 came = Some(signal);
                 Err(Failure::internal("the end of the check was interrupted"))
             }
+        };
+        let cleaned = match cleaned {
+            Ok(workers) => Ok(own.discard_all((runtime, program), &workers).await),
+            Err(failure) => Err(failure),
         };
         Ok((worked, cleaned, came))
     });
     let (worked, cleaned, came) = ended?;
     not_heard();
     let cleaned = match cleaned {
-        Ok(()) => {
+        Ok(discarded) => {
             drop(folder);
-            Ok(())
+            discarded
         }
         Err(failure) => Err(left(failure, folder)),
     };
@@ -106,16 +120,21 @@ pub(super) fn checked(
         end_by(signal);
     }
     match (worked, cleaned) {
-        (Err(failure), Err(left)) => {
-            let state_dir = left.details.get(STATE_DIR).cloned().unwrap_or_default();
-            Err(failure.with("left", left.message).with(STATE_DIR, state_dir))
-        }
+        (Err(failure), Err(left)) => Err(both(failure, left)),
         (worked, cleaned) => {
             worked.and(cleaned)?;
             steps.push(PassedStep { step: "stop", found: "nothing is left".to_owned() });
             Ok(())
         }
     }
+}
+
+/// The error of a check that has failed and could not be cleaned up.
+fn both(failure: Failure, left: Failure) -> Failure {
+    let action = |failure: &Failure| failure.facts().recommended_action.0.map(str::to_owned);
+    let actions: Vec<String> = [action(&failure), action(&left)].into_iter().flatten().collect();
+    let state_dir = left.details.get(STATE_DIR).cloned().unwrap_or_default();
+    failure.with("left", left.message).with(STATE_DIR, state_dir).recommend(actions.join("; "))
 }
 
 fn temporary_folder() -> Result<TempDir> {
@@ -157,45 +176,78 @@ impl CheckDaemon {
         DaemonClient::starting(&self.context, &self.workspace)
     }
 
-    /// Starts the worker, gives it a turn, and reads its log.
-    async fn work(&self, program: &str, steps: &mut Vec<PassedStep>) -> Result<()> {
+    /// Starts the worker, gives it a turn, and reads its log. `begun` says whether there may be a worker.
+    async fn work(&self, program: &str, begun: &mut bool, steps: &mut Vec<PassedStep>) -> Result<()> {
         let (client, workspace) = (&mut self.client(), &self.workspace);
         controller::ensure(client, &workspace.state_dir, None, workspace, Limits::default()).await?;
         let config = self.config(program);
         let prepared =
             worker::start::prepare(client, self.request(), &config, workspace, &self.context).await?;
-        let started = prepared.start(client).await?;
+        *begun = true;
+        let started = match prepared.start(client).await {
+            Err(failure) => return Err(self.waiting(client).await.unwrap_or(failure)),
+            started => started?,
+        };
         let worker = WorkerHead::of(&started).worker_id.unwrap_or_default().to_owned();
         let path = format!("/v1/workers/{}", segment(&worker));
         self.turn(client, &worker, &path).await?;
         steps.push(PassedStep { step: "agent", found: ANSWER.to_owned() });
-        let log: WorkerLogs = client.ask_for(&ApiRequest::get(format!("{path}/logs"))).await?;
-        if !log.text.contains(LOGGED) {
-            return Err(Failure::internal(format!("the log of the agent is `{}`", one_line(&log.text))));
-        }
+        // It is another stream than the messages of the agent.
+        let (asked, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let log = loop {
+            let log: WorkerLogs = client.ask_for(&ApiRequest::get(format!("{path}/logs"))).await?;
+            if log.text.contains(LOGGED) {
+                break log;
+            }
+            if asked.elapsed() > LOGGED_WITHIN {
+                return Err(Failure::internal(format!("the log of the agent is `{}`", one_line(&log.text))));
+            }
+            sleep(pause).await;
+            pause *= 2;
+        };
         steps.push(PassedStep { step: "log", found: format!("{} bytes", log.text.len()) });
         Ok(())
     }
 
-    /// Ends everything. What an interrupted command has asked for may come late.
-    async fn clean_up(&self, (runtime, program): (&LocalRuntime, &str)) -> Result<()> {
-        // An interrupted start may leave a daemon that cannot be stopped before it answers.
-        let client = &mut self.client();
-        let workers = loop {
-            let list: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers")).await?;
-            let open = |worker: &&WorkerView| worker.state != WorkerState::Stopped;
-            let open: Vec<_> =
-                list.items.iter().filter(open).map(|worker| worker.worker_id.clone()).collect();
-            if open.is_empty() {
-                break list.items;
+    /// Ends everything, and returns the workers that there were. `begun`: whether there may be one.
+    async fn clean_up(&self, begun: bool) -> Result<Vec<String>> {
+        let mut ended = Vec::new();
+        if begun {
+            // An interrupted start may leave a daemon that cannot be stopped before it answers.
+            let client = &mut self.client();
+            let (asked, mut pause) = (Instant::now(), FIRST_PAUSE);
+            loop {
+                let list: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers")).await?;
+                let is_open = |worker: &&WorkerView| worker.state != WorkerState::Stopped;
+                let open = list.items.iter().find(is_open).map(|worker| worker.worker_id.clone());
+                ended = list.items.into_iter().map(|worker| worker.worker_id.to_string()).collect();
+                match open {
+                    Some(worker) => match worker::stop::stop(client, worker.as_str()).await {
+                        Err(failure)
+                            if failure.is(Code::StopIncomplete) && asked.elapsed() < STOPPED_WITHIN => {}
+                        stopped => drop(stopped?),
+                    },
+                    // What an interrupted command has asked for may come late.
+                    None if !ended.is_empty() || asked.elapsed() > BEGUN_WITHIN => break,
+                    None => {
+                        sleep(pause).await;
+                        pause *= 2;
+                    }
+                }
             }
-            for worker in open {
-                let _ = worker::stop::stop(client, worker.as_str()).await?;
-            }
-        };
-        let _ = daemon::stopped(true, None, self.workspace.state_dir.clone()).await?;
+        }
+        let _ = daemon::stopped(false, None, self.workspace.state_dir.clone()).await?;
+        Ok(ended)
+    }
+
+    /// Removes the files of workers. What fails is named with its worker.
+    async fn discard_all(&self, (runtime, program): (&LocalRuntime, &str), workers: &[String]) -> Result<()> {
         for worker in workers {
-            self.discard((runtime, program), worker.worker_id.as_str()).await?;
+            self.discard((runtime, program), worker).await.map_err(|mut failure| {
+                let what = format!("the files of the worker {worker} of the check were not removed");
+                failure.message = format!("{what}: {}", failure.message);
+                failure
+            })?;
         }
         Ok(())
     }
@@ -262,19 +314,30 @@ impl CheckDaemon {
         }
     }
 
+    /// The error for a worker that waits for its place.
+    async fn waiting(&self, client: &mut DaemonClient) -> Option<Failure> {
+        let list: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers")).await.ok()?;
+        let worker = list.items.into_iter().find(|worker| worker.pending.is_some())?;
+        Some(self.late_because(worker))
+    }
+
     /// The error for a turn that has not ended in time.
     async fn late(&self, client: &mut DaemonClient, path: &str) -> Result<Failure> {
         let worker: WorkerView = client.ask_for(&ApiRequest::get(path.to_owned())).await?;
+        Ok(self.late_because(worker))
+    }
+
+    fn late_because(&self, worker: WorkerView) -> Failure {
         let why = match (worker.pending, worker.unreachable) {
             (Some(pending), _) => format!("it waits for its place ({})", one_line(&pending.reason)),
             (None, Some(_)) => "its place does not answer".to_owned(),
             (None, None) => format!("it is {}", worker.state.as_str()),
         };
         let name = &self.placement.name;
-        let message = format!("the worker of the check has not answered within {} s: {why}", TURN.as_secs());
-        Ok(Failure::new(Code::PlacementUnreachable, message)
+        let message = format!("the worker of the check has not answered in time: {why}");
+        Failure::new(Code::PlacementUnreachable, message)
             .with("placement", name.as_str())
-            .recommend(format!("correct the placement, then run `subagent placement check {name}`")))
+            .recommend(format!("correct the placement, then run `subagent placement check {name}`"))
     }
 
     fn config(&self, program: &str) -> LoadedConfig {
@@ -283,6 +346,7 @@ impl CheckDaemon {
         let launcher = Launcher {
             args: vec!["demo-agent".to_owned()],
             idle_timeout: Some(IDLE),
+            timeouts: LauncherTimeouts { startup: START, ..LauncherTimeouts::default() },
             ..Launcher::new(shell_words::quote(&agent).into_owned())
         };
         loaded.config.launchers.insert(NAME.to_owned(), launcher);

@@ -21,6 +21,10 @@ use crate::supervisor::start::{delegation, environment};
 use crate::supervisor::turns::agent_change::changed;
 
 pub(super) async fn carry_out(actor: &mut Actor, order: ChangeRequest) {
+    if let Some(runtime) = &mut actor.runtime.live {
+        // Also for one that changes nothing, such as a second stop.
+        runtime.dial_now();
+    }
     let ChangeRequest { owner, key, input, respond, also, environment, reply } = order;
     let result = decide_and_store(actor, owner, key, input, respond, also, environment).await;
     // The client may be gone. The change remains.

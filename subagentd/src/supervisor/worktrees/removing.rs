@@ -6,7 +6,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Contents, Operation, Worktree, WorktreeResult};
+use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::lookup::show_worktree;
@@ -119,10 +119,7 @@ async fn end_unused(
         WorktreeEnding::Removed => Operation::Remove { worktree },
         WorktreeEnding::Discarded => Operation::Discard { worktree, time: entropy::now() },
         WorktreeEnding::DiscardedWithoutHost if worktree.placed.is_none() => return Err(has_no_host(&row)),
-        WorktreeEnding::DiscardedWithoutHost => {
-            let mirror = Worktree { placed: None, ..worktree };
-            Operation::Discard { worktree: mirror, time: entropy::now() }
-        }
+        WorktreeEnding::DiscardedWithoutHost => Operation::GiveUp { worktree, time: entropy::now() },
     };
     let ran = operation::run(&supervisor.shared, &operation, &env).await;
     let retired = match ran.map_err(|error| of_lost_host(error, &row))? {
@@ -243,7 +240,9 @@ async fn prune_retired(
 
 /// Adds the way out if the host of a worktree does not answer.
 fn of_lost_host(error: Error, row: &WorktreeRow) -> Error {
-    if error.code != Code::PlacementUnreachable {
+    const CODES: [Code; 3] =
+        [Code::PlacementUnreachable, Code::PlacementNotPrepared, Code::PlacementIncompatible];
+    if !CODES.contains(&error.code) {
         return error;
     }
     let known = error.details.get("recommendedAction").and_then(serde_json::Value::as_str).map(str::to_owned);

@@ -27,7 +27,7 @@ use crate::Bench;
 type BenchRowFn = fn(&Bench) -> Row;
 
 /// All rows, by the name that selects one.
-pub(crate) const ROWS: [(&str, BenchRowFn); 23] = [
+pub(crate) const ROWS: [(&str, BenchRowFn); 24] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),
@@ -46,6 +46,7 @@ pub(crate) const ROWS: [(&str, BenchRowFn); 23] = [
     ("line", line::run),
     ("ssh", remote::ssh),
     ("unreachable", remote::unreachable),
+    ("fleet", remote::fleet),
     ("board", board::run),
     ("paint", panel::paint),
     ("pixel", panel::pixel),

@@ -1,7 +1,7 @@
 //! Workers on another machine: a real ssh server on the loopback interface, whose connections the
 //! client shares. The round trip of a network comes on top.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
@@ -18,6 +18,8 @@ const RATE: u64 = 100;
 /// Time limit for the news that a host is there or not.
 const LIMIT: Duration = Duration::from_secs(300);
 const ON: [&str; 2] = ["--on", "there"];
+/// The number of hosts of a fleet.
+const HOSTS: usize = 4;
 
 /// A world with a host, and a worker there that keeps the shared connection open.
 struct RemoteWorld {
@@ -151,6 +153,55 @@ pub(crate) fn unreachable(bench: &Bench) -> Row {
 
     remote.host.restart_server(&world.sandbox);
     remote.finish();
+    row
+}
+
+pub(crate) fn fleet(bench: &Bench) -> Row {
+    let count = bench.pick(2000, 8);
+    let mut row = Row::new("fleet", "2,000 workers on 4 hosts, each behind a network of its own");
+    let wanted = "the daemon within 200 MiB";
+    let world = BenchWorld::empty();
+    let Some(hosts) = SshHost::start_several(&world.sandbox, HOSTS) else {
+        row.unmeasured(wanted, "openssh-server or iproute2 is missing, or no namespace can be made");
+        return row;
+    };
+    hosts.iter().for_each(SshHost::share_connections);
+    world.sandbox.init();
+    let begun = Instant::now();
+    let started: Vec<Vec<String>> = std::thread::scope(|scope| {
+        let on = |host| {
+            let (world, name) = (&world, format!("there-{host}"));
+            let args = ["worker", "start", "--launcher", "fast", "--on", &name].map(str::to_owned);
+            scope.spawn(move || {
+                let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                let start = |_| world.timed(&args).1["workerId"].as_str().unwrap().to_owned();
+                (0..count / HOSTS).map(start).collect()
+            })
+        };
+        let threads: Vec<_> = (1..=HOSTS).map(on).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    row.figure(format!("{count} workers started"), Unit::Seconds, &[begun.elapsed().as_secs_f64()]);
+    sync();
+    let daemon = world.sandbox.daemon().pid;
+    let proportional = memory(daemon).expect("a live process").proportional as f64 / 1024.0;
+    row.at_most(wanted, Unit::Megabytes, 200.0, proportional);
+    let times = bench.pick(30, 2);
+    let list: Vec<f64> = (0..times).map(|_| world.timed(&["worker", "list"]).0).collect();
+    row.figure(format!("`worker list`, {count} workers"), Unit::Millis, &list);
+    let send: Vec<f64> = (0..times).map(|_| world.send(&started[0][0], "!stream 1")).collect();
+    row.figure("`send` to one of them", Unit::Millis, &send);
+    hosts[HOSTS - 1].cut_network();
+    let cut = started[HOSTS - 1].len() as u32;
+    wait_until("the news that a host is cut off", LIMIT, || (unreached(&world.sandbox) == cut).then_some(()));
+    let send: Vec<f64> = (0..times).map(|_| world.send(&started[0][0], "!stream 1")).collect();
+    row.figure("the same while a host is cut off", Unit::Millis, &send);
+    hosts[HOSTS - 1].restore_network();
+    wait_until("the news that it is back", LIMIT, || (unreached(&world.sandbox) == 0).then_some(()));
+    let at_once: Vec<String> = started.iter().flat_map(|of_host| of_host.iter().take(50).cloned()).collect();
+    let turns = world.send_to_all(&at_once, "!stream 1") / 1000.0;
+    row.figure(format!("a turn of {} of them at once", at_once.len()), Unit::Seconds, &[turns]);
+    world.finish();
     row
 }
 

@@ -38,7 +38,7 @@ fn a_turn_with_a_question_works_in_a_container_and_leaves_nothing() {
     assert!(sandbox.state_dir().join("state.db").exists());
     assert_eq!(std::fs::read_to_string(sandbox.workspace().join("made")).unwrap(), "mine\n");
     let _ = sandbox.send(&worker, "!stderr of the agent");
-    assert!(sandbox.log_of(&worker).ends_with("of the agent\n"));
+    let _ = sandbox.wait_for_log(&worker, "of the agent\n");
     let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));

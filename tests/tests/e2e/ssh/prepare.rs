@@ -90,7 +90,7 @@ fn an_interrupted_check_leaves_nothing() {
 fn a_check_that_cannot_end_its_worker_says_what_is_left() {
     let sandbox = TestSandbox::new();
     let Some(mut host) = SshHost::start(&sandbox) else { return };
-    let check = sandbox.subagent(&["placement", "check", "there"]).deadline(2 * DEADLINE).spawn();
+    let check = sandbox.subagent(&["placement", "check", "there"]).deadline(4 * DEADLINE).spawn();
     wait_until("the worker of the check", DEADLINE, || (!placed(&host).is_empty()).then_some(()));
     host.end_server();
     check.signal(Signal::SIGINT);

@@ -230,8 +230,10 @@ fn a_worktree_whose_host_does_not_come_back_is_given_up() {
     let _ = sandbox.run(&["send", "auth", "!edit create c.txt only there"]).data();
     let runtime = sandbox.runtime(started["workerId"].as_str().unwrap());
     host.end_server();
-    let _ = sandbox.run(&["stop", "auth"]).error("STOP_INCOMPLETE");
     let _ = sandbox.run(&["worktree", "discard", "auth", "--without-host"]).error("WORKTREE_BUSY");
+    wait_until("the worker to be unreachable", DEADLINE, || {
+        sandbox.show("auth")["unreachable"].is_object().then_some(())
+    });
     let restart = ["worker", "restart", "auth", "--force", "--accept-duplicate"];
     let _ = sandbox.run(&restart).error("PLACEMENT_UNREACHABLE");
     let _ = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");

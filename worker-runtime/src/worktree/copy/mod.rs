@@ -81,6 +81,7 @@ pub(super) fn answer(
         | Operation::Pack { .. }
         | Operation::Unpack { .. }
         | Operation::Forget { .. }
+        | Operation::GiveUp { .. }
         | Operation::PruneCopies { .. } => return None,
     };
     let copied = worktree.copied.as_ref()?;

@@ -162,6 +162,11 @@ impl<'a> WorktreeExchange<'a> {
         self.packed(self.ask(&Operation::Pack { worktree: self.there(), is_new })?)
     }
 
+    /// Ends a change of the mirror that was killed, as far as that is possible.
+    pub(super) fn recover(&self) {
+        let _ = self.on_mirror(|state| state.recover());
+    }
+
     /// Returns the state of the mirror; `None` if it is gone.
     fn mirror(&self) -> Result<Option<MirrorState>, Error> {
         self.on_mirror(|state| {

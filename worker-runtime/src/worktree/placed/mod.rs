@@ -32,6 +32,7 @@ pub(super) fn answer(work: &OperationContext<'_>, operation: Operation) -> Resul
         | Operation::Look { worktree }
         | Operation::Remove { worktree }
         | Operation::Discard { worktree, .. }
+        | Operation::GiveUp { worktree, .. }
         | Operation::Land { worktree, .. }
         | Operation::Merge { worktree, .. } => worktree,
         _ => return carried_out(work, operation),
@@ -67,6 +68,11 @@ fn on_both(
         }
         Operation::Remove { .. } => remove(work, &exchange, worktree),
         Operation::Discard { time, .. } => discard(work, &exchange, worktree, time),
+        Operation::GiveUp { time, .. } => {
+            // What an exchange that was killed had fetched is in the mirror then.
+            exchange.recover();
+            carried_out(work, Operation::Discard { worktree, time })
+        }
         Operation::Land { landing, .. } => {
             let (then, time) = (landing.then, landing.time());
             landed(work, &exchange, then, time, Operation::Land { worktree, landing })

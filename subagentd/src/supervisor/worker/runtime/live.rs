@@ -157,15 +157,19 @@ impl LiveRuntime {
         }
     }
 
+    /// Dials a broken stream again at once.
+    pub(crate) fn dial_now(&mut self) {
+        if matches!(self.exit, Some(RuntimeExit::Placed { .. })) && self.reconnect_at.is_some() {
+            self.reconnect_at = Some(Instant::now());
+        }
+    }
+
     /// Sends a command, and remembers its subject until the answer.
     pub(crate) fn send(&mut self, command: RuntimeCommand, asked: PendingCommand) {
         // Nothing is sent before the hello is answered: the answer reports what the runtime has
         // taken, and a prompt in transit would invalidate it.
         let Some(link) = self.link.as_mut().filter(|_| self.greeted) else {
-            // A broken stream is dialed again at once.
-            if matches!(self.exit, Some(RuntimeExit::Placed { .. })) && self.reconnect_at.is_some() {
-                self.reconnect_at = Some(Instant::now());
-            }
+            self.dial_now();
             return;
         };
         let id = link.send(command);
