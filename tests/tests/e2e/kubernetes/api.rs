@@ -145,7 +145,7 @@ async fn create(
         return no_namespace(&namespace);
     }
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let mut problems = schema::problems(&pod);
+    let mut problems = schema::problems("Pod", &pod);
     if pod["spec"]["containers"][0]["image"].is_null() {
         problems.push("spec.containers[0].image: Required value".to_owned());
     }
@@ -174,7 +174,7 @@ async fn delete(
     body: Bytes,
 ) -> Response {
     let options: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let problems = if options.is_null() { Vec::new() } else { schema::problems(&options) };
+    let problems = if options.is_null() { Vec::new() } else { schema::problems("DeleteOptions", &options) };
     if !problems.is_empty() {
         return failure(StatusCode::BAD_REQUEST, "BadRequest", &problems.join(", "));
     }

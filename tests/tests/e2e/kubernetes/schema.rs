@@ -17,15 +17,15 @@ const KINDS: [(&str, &str); 3] = [
     ("DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"),
 ];
 
-/// Returns what is wrong with an object; nothing without the schema on this machine, which is said loudly.
+/// Returns what is wrong with an object of a kind; nothing without the schema on this machine, which is said
+/// loudly.
 ///
 /// # Panics
 ///
 /// If the schema is missing with `SUBAGENT_REQUIRE_KUBECTL`, or does not know the kind.
-pub(super) fn problems(object: &Value) -> Vec<String> {
+pub(super) fn problems(kind: &str, object: &Value) -> Vec<String> {
     static VALIDATORS: OnceLock<Option<BTreeMap<&str, Validator>>> = OnceLock::new();
     let Some(validators) = VALIDATORS.get_or_init(validators) else { return Vec::new() };
-    let kind = object["kind"].as_str().unwrap_or_default();
     let validator = validators.get(kind).unwrap_or_else(|| panic!("`{kind}` is not one of {KINDS:?}"));
     validator.iter_errors(object).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
@@ -66,12 +66,13 @@ fn manifests_of_documents_have_the_keys_of_the_published_schema() {
         if object["apiVersion"].is_null() {
             continue;
         }
-        assert_eq!(problems(&object), Vec::<String>::new(), "{object}");
-        kinds.push(object["kind"].as_str().unwrap().to_owned());
+        let kind = object["kind"].as_str().unwrap();
+        assert_eq!(problems(kind, &object), Vec::<String>::new(), "{object}");
+        kinds.push(kind.to_owned());
     }
     assert_eq!(kinds, ["Pod", "StatefulSet"]);
     let mut wrong = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"container": []}});
-    assert!(path().is_none() || problems(&wrong).iter().any(|problem| problem.contains("container")));
+    assert!(path().is_none() || problems("Pod", &wrong).iter().any(|problem| problem.contains("container")));
     wrong["spec"] = json!({"containers": [{"name": "agent", "image": 7}]});
-    assert!(path().is_none() || !problems(&wrong).is_empty());
+    assert!(path().is_none() || !problems("Pod", &wrong).is_empty());
 }
