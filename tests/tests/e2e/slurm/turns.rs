@@ -175,6 +175,10 @@ fn a_cluster_that_does_not_answer_loses_nothing() {
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     assert_eq!(slurm.past_jobs().len(), 1);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    // The job ends soon after its runtime.
+    wait_until("the end of the job", DEADLINE, || {
+        sandbox.processes().iter().all(|one| one.name != "subagent-hold").then_some(())
+    });
     sandbox.finish();
 }
 
