@@ -53,7 +53,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_secs(60);
 /// The longest path of the folder for temporary files. A socket below it is used in containers.
 const LONGEST_TEMPORARY: usize = 40;
-
 /// The detail of an error that names what was kept of the check.
 const STATE_DIR: &str = "stateDir";
 

@@ -1,6 +1,7 @@
 //! Turns of a worker on another machine, while connections, daemon and runtime die.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -67,6 +68,25 @@ fn the_log_of_an_agent_there_is_shown_here() {
     host.configure_client("other", "host");
     let error = sandbox.run(&["logs", &worker]).error("PLACEMENT_UNREACHABLE");
     assert_eq!(error["details"]["host"], "there", "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_older_runtime_without_logs_is_named() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let (older, real) = (host.home().join("older"), sandbox.executable("subagent-runtime"));
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = logs ]; then exec {real} no-such-command; fi\nexec {real} \"$@\"\n"
+    );
+    fs::write(&older, script).unwrap();
+    fs::set_permissions(&older, fs::Permissions::from_mode(0o755)).unwrap();
+    host.place(&sandbox, json!({"program": older}));
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    let error = sandbox.run(&["logs", &worker]).error("PLACEMENT_INCOMPATIBLE");
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("restart"), "{error}");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
 
