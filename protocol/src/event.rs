@@ -122,6 +122,9 @@ words! {
         WorkerReached = "worker.reached",
         /// The owner accepted that the old runtime may go on at a place that does not answer.
         WorkerDuplicateAccepted = "worker.duplicate_accepted",
+        /// The owner stopped the worker, and accepted that its agent may go on at a place that does not
+        /// answer.
+        WorkerGivenUp = "worker.given_up",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
         /// The worker was stopped, and no process of it is left.

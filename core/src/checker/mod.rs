@@ -156,7 +156,7 @@ impl Checker {
             | WorkerInput::Inbox(_) => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
             WorkerInput::Cancel { turn: None, .. } => &[Code::WorkerNotRunning],
             WorkerInput::Cancel { turn: Some(_), .. } => &[Code::TurnNotOpen],
-            WorkerInput::Stop | WorkerInput::EndTask { .. } => &[],
+            WorkerInput::Stop | WorkerInput::GiveUp | WorkerInput::EndTask { .. } => &[],
             WorkerInput::Retire => &[Code::InvalidWorkerState],
             WorkerInput::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
             _ => &[Code::Internal],
@@ -189,6 +189,7 @@ impl Checker {
                 | WorkerInput::Cancel { .. }
                 | WorkerInput::EndTask { .. }
                 | WorkerInput::Stop
+                | WorkerInput::GiveUp
                 | WorkerInput::Retire
                 | WorkerInput::Restart { .. }
                 | WorkerInput::Enqueue { urgency: QueuePosition::Steered, .. }
@@ -261,7 +262,7 @@ impl Checker {
             assert!(before.paused.is_none() || resumes, "the input does not resume it");
         }
         let has_event = |wanted| step.facts.iter().any(|fact| fact.event_type() == Some(wanted));
-        let stops = *input == WorkerInput::Stop || *input == WorkerInput::Retire;
+        let stops = matches!(input, WorkerInput::Stop | WorkerInput::GiveUp | WorkerInput::Retire);
         assert_eq!(has_event(EventType::QueuePaused), before.paused.is_none() && queue.paused.is_some());
         assert_eq!(
             has_event(EventType::QueueResumed)
@@ -337,6 +338,7 @@ impl Checker {
                     WorkerInput::DropQueued { .. }
                         | WorkerInput::EndTask { .. }
                         | WorkerInput::Stop
+                        | WorkerInput::GiveUp
                         | WorkerInput::Retire
                         | WorkerInput::TurnRecovered { .. }
                 );

@@ -131,6 +131,8 @@ pub enum WorkerInput {
     },
     /// A client stops the worker.
     Stop,
+    /// A client stops the worker and accepts that its agent may go on at a place that does not answer.
+    GiveUp,
     /// A client stops the worker for its removal, if it has failed and has no runtime.
     Retire,
     /// A client restarts the runtime.

@@ -61,6 +61,7 @@ const fn is_of_client(input: &WorkerInput) -> bool {
             | WorkerInput::Inbox(_)
             | WorkerInput::Cancel { .. }
             | WorkerInput::Stop
+            | WorkerInput::GiveUp
             | WorkerInput::Retire
             | WorkerInput::Restart { .. }
     )
@@ -99,6 +100,7 @@ fn apply(next: &mut TransitionBuilder, input: WorkerInput) -> Result<()> {
         WorkerInput::Cancel { turn: None, reason } => cancel::cancel(next, reason)?,
         WorkerInput::Cancel { turn: Some(turn), reason } => cancel::cancel_only(next, &turn, reason)?,
         WorkerInput::Stop => stop::stop(next),
+        WorkerInput::GiveUp => stop::give_up(next),
         WorkerInput::Retire => stop::retire(next)?,
         WorkerInput::Restart { force, beside } => restart::restart(next, force, beside)?,
         WorkerInput::OpenQueued { refused } => enqueue::open_queued(next, refused),

@@ -77,8 +77,8 @@ pub use turns::{
 pub use usage::{UsageBy, UsageItem, UsageShown, UsageSums, UsedAmount, UsedCost, UsedTokens};
 pub use waits::{MAX_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{
-    AgentView, LauncherSpec, RenameWorker, StartWorker, UNLABELED, UNLABELED_RUN, WorkerList, WorkerLogs,
-    WorkerRenamed, WorkerShown, WorkerStopped, WorkerView,
+    AgentView, LauncherSpec, RenameWorker, StartWorker, StopWorker, UNLABELED, UNLABELED_RUN, WorkerList,
+    WorkerLogs, WorkerRenamed, WorkerShown, WorkerStopped, WorkerView,
 };
 pub use worktrees::{
     COPY_LIMIT, ChangeWorktree, CopyMode, DiscardWorktree, GIT_VARIABLES, GitEnvironment, LandWorktree,

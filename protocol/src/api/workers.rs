@@ -374,6 +374,16 @@ pub struct WorkerList {
     pub selector: Option<String>,
 }
 
+/// `POST /v1/workers/{worker}/stop`: ends the worker and every process of it.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StopWorker {
+    /// Gives up a place that does not answer: what runs there may go on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_host: bool,
+}
+
 /// Data of the response `worker.stopped`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -124,6 +124,7 @@ event_data! {
     WorkerUnreachable(UnreachableState),
     WorkerReached(Reached),
     WorkerDuplicateAccepted(Nothing),
+    WorkerGivenUp(Nothing),
     WorkerLost(Because),
     WorkerStopped(Nothing),
     NotificationFailed(NotificationFailed),

@@ -81,7 +81,14 @@ pub(super) async fn end(ending: ShutdownHandles, reason: Reason) -> Result<()> {
     let _ = stop_accepting.send(());
     phases.send_replace(ShutdownPhase::EndWaits);
     // Clients that requested the stop are answered last.
-    let others_are_done = connections.wait_for(|open| *open <= askers.len());
+    let others_are_done = async {
+        while *connections.borrow_and_update() > askers.len() {
+            tokio::select! {
+                Some(request) = stops.recv() => askers.push(request),
+                changed = connections.changed() => if changed.is_err() { return },
+            }
+        }
+    };
     let _ = timeout(ANSWER_TIME, others_are_done).await;
     phases.send_replace(ShutdownPhase::EndAll);
 

@@ -134,7 +134,7 @@ impl Supervisor {
                 if let Some(owner) = owner {
                     self.check_owner_of(&owner, &self.row(handle.worker_id.as_str()).await?).await?;
                 }
-                let stops = matches!(input, WorkerInput::Stop);
+                let stops = matches!(input, WorkerInput::Stop | WorkerInput::GiveUp);
                 match last.step(input) {
                     Ok(_) if stops => Ok(serde_json::Value::Null),
                     // The rules refuse nothing here, but the worker is stopped.

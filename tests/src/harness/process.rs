@@ -13,6 +13,9 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::wait::poll;
 
+/// Maximum time for the system to end a process that has released its locks.
+const EXIT_TIME: Duration = Duration::from_secs(1);
+
 /// Time limit for a process to stop.
 const STOPS: Duration = Duration::from_secs(5);
 /// The variable in the environment of all commands of a sandbox and of everything they start.
@@ -55,6 +58,12 @@ impl Process {
     #[must_use]
     pub fn lives(&self) -> bool {
         Self::find(self.pid).is_some_and(|now| now.start_time == self.start_time)
+    }
+
+    /// Whether it ends now. The system closes its files, and so releases its locks, shortly before its end.
+    #[must_use]
+    pub fn ends(&self) -> bool {
+        poll(EXIT_TIME, || (!self.lives()).then_some(())).is_some()
     }
 
     /// Sends it a signal, unless it has ended. After a stop signal it waits until the process has

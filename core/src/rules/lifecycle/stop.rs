@@ -48,6 +48,14 @@ pub(in crate::rules) fn stop(next: &mut TransitionBuilder) {
     }
 }
 
+/// Stops a worker whose place does not answer, without proof of its end.
+pub(in crate::rules) fn give_up(next: &mut TransitionBuilder) {
+    if next.worker.state != LifecycleState::Stopped {
+        next.event(EventData::WorkerGivenUp(Nothing {}), None);
+        stop(next);
+    }
+}
+
 /// Stops a worker that has failed and has no runtime, for its removal.
 pub(in crate::rules) fn retire(next: &mut TransitionBuilder) -> Result<()> {
     match (&next.worker.state, next.worker.link) {

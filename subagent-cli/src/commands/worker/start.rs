@@ -347,10 +347,7 @@ struct StartedWorker<'a> {
 /// Stops a worker that was not started as requested. A daemon or a runtime older than this command
 /// ignores parts of the request, such as the session to resume, tags or rules.
 async fn not_as_asked(client: &mut DaemonClient, worker: &str, what: &str) -> Failure {
-    let stopped = match ApiRequest::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
-        Ok(stop) => client.ask(&stop).await.is_ok(),
-        Err(_) => false,
-    };
+    let stopped = super::stop::stop(client, worker).await.is_ok();
     Failure::new(Code::DaemonTooOld, format!("the daemon is older than this command and cannot {what}"))
         .with("workerId", worker)
         .with("stopped", stopped)

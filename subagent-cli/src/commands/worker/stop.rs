@@ -4,6 +4,7 @@
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use subagent_config::Workspace;
+use subagent_protocol::api::StopWorker;
 
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
 use crate::command_line::flags::workers::Addresses;
@@ -25,7 +26,8 @@ use crate::output::{CliOutcome, text};
     after_help = "\
 Examples:
   subagent worker stop codex-1
-  subagent worker stop -l job=review"
+  subagent worker stop -l job=review
+  subagent worker stop trainer --without-host"
 )]
 #[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id", "selector"])))]
 pub(crate) struct WorkerStopArgs {
@@ -36,6 +38,11 @@ pub(crate) struct WorkerStopArgs {
     /// Taken for older scripts; a worker can be stopped in every state
     #[arg(long)]
     pub(crate) force: bool,
+    /// Give up a worker whose place does not answer
+    ///
+    /// For a host, pod or job that does not come back. What runs there may go on.
+    #[arg(long)]
+    pub(crate) without_host: bool,
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
@@ -51,28 +58,35 @@ const REPORT: ChangeReport = ChangeReport {
 
 pub(crate) fn run(args: &WorkerStopArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let request = StopWorker { without_host: args.without_host };
     if let Some(selector) = &args.selector.selector {
-        return all(
-            WorkerSelector { controller_id: None, selector: Some(selector.clone()) },
-            &workspace,
-            context,
-        );
+        let choice = WorkerSelector { controller_id: None, selector: Some(selector.clone()) };
+        return all(choice, request, &workspace, context);
     }
     let addresses = args.workers.all();
     let mut client = DaemonClient::new(context, &workspace);
     let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
-        stop(client, named_worker(address, &workspace)?).await
+        stop_with(client, named_worker(address, &workspace)?, request).await
     }))?;
     Ok(REPORT.outcome(&client.names(addresses), items))
 }
 
 /// Stops a worker; gives the data of `worker.stopped`.
 pub(crate) async fn stop(client: &mut DaemonClient, worker: &str) -> Result<Value> {
-    client.ask(&ApiRequest::change(format!("/v1/workers/{}/stop", segment(worker)), &json!({}))?).await
+    stop_with(client, worker, StopWorker::default()).await
+}
+
+async fn stop_with(client: &mut DaemonClient, worker: &str, request: StopWorker) -> Result<Value> {
+    client.ask(&ApiRequest::change(format!("/v1/workers/{}/stop", segment(worker)), &request)?).await
 }
 
 /// Stops the workers that have some tags.
-fn all(choice: WorkerSelector, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
+fn all(
+    choice: WorkerSelector,
+    request: StopWorker,
+    workspace: &Workspace,
+    context: &CliContext,
+) -> Result<CliOutcome> {
     choice.ask()?;
     if !has_state(workspace) {
         return Err(choice.none());
@@ -83,7 +97,8 @@ fn all(choice: WorkerSelector, workspace: &Workspace, context: &CliContext) -> R
         let (ids, names): (Vec<String>, Vec<String>) =
             chosen.into_iter().map(|worker| (worker.worker_id, worker.name)).unzip();
         Ok((
-            each(&mut client, &ids, &REPORT, async |client, worker| stop(client, worker).await).await?,
+            each(&mut client, &ids, &REPORT, async |client, worker| stop_with(client, worker, request).await)
+                .await?,
             names,
         ))
     })?;

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    OverviewShown, RenameWorker, SetOptions, StartWorker, TranscriptShown, WorkerDiff, WorkerList,
-    WorkerLogs, WorkerOverview, WorkerRenamed, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
+    OverviewShown, RenameWorker, SetOptions, StartWorker, StopWorker, TranscriptShown, WorkerDiff,
+    WorkerList, WorkerLogs, WorkerOverview, WorkerRenamed, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
 };
 
 #[cfg(test)]
@@ -153,15 +153,16 @@ pub(in crate::api) async fn overview(
 }
 
 /// Stops a worker. The response is sent when none of its processes is left.
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/stop", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.stopped`", body = Envelope<WorkerStopped>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/stop", request_body = StopWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.stopped`", body = Envelope<WorkerStopped>))))]
 pub(in crate::api) async fn stop(
     State(api): State<Api>,
     Owner(caller): Owner,
     WorkerInPath(worker): WorkerInPath,
+    Body(request): Body<StopWorker>,
 ) -> HandlerResult<WorkerStopped> {
     Ok(TypedReply(
         "worker.stopped",
-        supervisor::start::stop::stop_worker(&api.supervisor, caller, &worker).await?,
+        supervisor::start::stop::stop_worker(&api.supervisor, caller, &worker, request).await?,
     ))
 }
 

@@ -393,12 +393,12 @@ impl PlacedRuntime {
 
     /// The owner accepts that the runtime may go on there. Where only the end of a place proves the end of
     /// its runtime, this holds for all later daemons.
-    pub(crate) async fn accept_duplicate(&mut self) {
+    pub(crate) async fn give_up(&mut self) {
         (self.stream, self.guard_gone, self.supersedes) = (None, true, true);
         if self.carrier.queue().is_some_and(|queue| !queue.shares_folder())
             && let Err(error) = asked::give_up(&self.carrier, &self.worker).await
         {
-            tracing::warn!(worker = %self.worker, %error, "the accepted duplicate could not be stored");
+            tracing::warn!(worker = %self.worker, %error, "it could not be stored that the place is given up");
         }
     }
 

@@ -233,7 +233,7 @@ pub(super) mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use subagent_protocol::api::LauncherSpec;
+    use subagent_protocol::api::{LauncherSpec, StopWorker};
     use subagent_protocol::bytes64::Bytes64;
     use subagent_protocol::state::WorkerState;
 
@@ -395,11 +395,13 @@ pub(super) mod tests {
         let worker = orphan(&supervisor, dir.path(), spec).await;
         let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
         environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
-        let stopped = stop_worker(&supervisor, caller(None), &worker).await.unwrap();
+        let stopped = stop_worker(&supervisor, caller(None), &worker, StopWorker::default()).await.unwrap();
         assert_eq!(stopped.worker_id.as_str(), worker);
         assert_eq!(supervisor.row(&worker).await.unwrap().state, "stopped");
         assert!(!environment_file.exists());
-        stop_worker(&supervisor, caller(None), &worker).await.expect("as often as one likes");
+        stop_worker(&supervisor, caller(None), &worker, StopWorker::default())
+            .await
+            .expect("as often as one likes");
         supervisor.shutdown(false).await.unwrap();
         // If this daemon had been killed, the next one would remove the files.
         environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
@@ -429,7 +431,7 @@ pub(super) mod tests {
         };
         let cancel = subagent_protocol::api::CancelTurn { turn_id: None, reason: None };
         for error in [
-            stop_worker(&supervisor, caller(None), &worker).await.unwrap_err(),
+            stop_worker(&supervisor, caller(None), &worker, StopWorker::default()).await.unwrap_err(),
             crate::supervisor::turns::send(&supervisor, caller(None), &worker, message).await.unwrap_err(),
             crate::supervisor::turns::cancel(&supervisor, caller(None), &worker, cancel).await.unwrap_err(),
         ] {

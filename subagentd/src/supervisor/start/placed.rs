@@ -47,6 +47,9 @@ fn is_sent(worktree: &NewWorktree, remote: &Placement) -> bool {
     is_known && remote.git.is_some() && worktree.copy == CopyMode::Never
 }
 
+/// The advice for a stop whose end is not proved.
+pub(super) const GIVE_UP: &str = "repair the connection or the engine's client, and repeat the command to wait longer; if the place does not come back, `subagent worker stop --without-host` gives it up";
+
 /// Returns the error of a stop that cannot take the worker's place out of an engine's queue.
 pub(super) fn is_queued(worker: &str, pending: &PendingPlace) -> Error {
     let message = format!(
@@ -57,5 +60,5 @@ pub(super) fn is_queued(worker: &str, pending: &PendingPlace) -> Error {
         .retryable()
         .with("workerId", worker)
         .with("pending", serde_json::json!(pending))
-        .recommend("check that the engine's client works; repeat the command to wait longer")
+        .recommend(GIVE_UP)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_core::model::{LifecycleState, Worker, WorkerInput};
-use subagent_protocol::api::{WorkerStopped, WorktreeEnd, WorktreeView};
+use subagent_protocol::api::{StopWorker, WorkerStopped, WorktreeEnd, WorktreeView};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{placed, spec};
@@ -23,17 +23,25 @@ const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
-/// not end in time; the guard keeps trying. `FENCED` if its place serves another daemon.
+/// not end in time; the guard keeps trying. `INVALID_WORKER_STATE{state}` if its place is given up
+/// and answers. `FENCED` if its place serves another daemon.
 /// `STORAGE_ERROR` for a worker that is set aside.
 pub(crate) async fn stop_worker(
     supervisor: &Supervisor,
     caller: ApiCaller,
     worker: &str,
+    request: StopWorker,
 ) -> Result<WorkerStopped> {
     let row = supervisor.row(worker).await?;
-    let (owner, key) = supervisor.guarded(caller, &format!("stop {worker}"), &())?;
+    let (what, input) = match request.without_host {
+        true => (format!("give up {worker}"), WorkerInput::GiveUp),
+        false => (format!("stop {worker}"), WorkerInput::Stop),
+    };
+    let (owner, key) = supervisor.guarded(caller, &what, &())?;
     match supervisor.reach(&row, &owner, &key).await {
-        Ok(RequestTarget::Live(handle)) => stop(supervisor, &handle, Some(owner), key).await,
+        Ok(RequestTarget::Live(handle)) => {
+            stop_with(supervisor, &handle, Some(owner), key, input, None).await
+        }
         Ok(RequestTarget::Replayed(_)) => past_stop(supervisor, row).await,
         Err(error) if error.code == Code::WorkerStopped => past_stop(supervisor, row).await,
         Err(error) => Err(error),
@@ -46,17 +54,8 @@ async fn past_stop(supervisor: &Supervisor, row: WorkerRow) -> Result<WorkerStop
     Ok(worker_stopped(row, worktree))
 }
 
-/// Stops a worker for its owner, or, with `None`, for the daemon.
-async fn stop(
-    supervisor: &Supervisor,
-    handle: &ActorHandle,
-    owner: Option<OwnerCheck>,
-    key: Option<(String, String)>,
-) -> Result<WorkerStopped> {
-    stop_with(supervisor, handle, owner, key, WorkerInput::Stop, None).await
-}
-
-/// Stops a worker with this input, and with another check or change in the same transaction.
+/// Stops a worker with this input, and with another check or change in the same transaction. Without an
+/// owner, the daemon stops it.
 pub(in crate::supervisor) async fn stop_with(
     supervisor: &Supervisor,
     handle: &ActorHandle,
@@ -117,7 +116,7 @@ async fn stopped(
                     .retryable()
                     .with("workerId", handle.worker_id.as_str())
                     .with("unreachable", serde_json::json!(unreachable))
-                    .recommend("repair the connection; repeat the command to wait longer"));
+                    .recommend(placed::GIVE_UP));
             }
             if let Some(pending) = handle.snapshot.borrow().place.pending.clone() {
                 return Err(placed::is_queued(handle.worker_id.as_str(), &pending));
@@ -155,7 +154,7 @@ pub(in crate::supervisor) async fn stop_all(supervisor: &Supervisor) -> Result<(
         tokio::spawn(async move {
             // One that is set aside is logged as such.
             let Ok(handle) = this.roster.adopted(&this.shared, &row).await else { return Ok(()) };
-            stop(&this, &handle, None, None).await.map(drop)
+            stop_with(&this, &handle, None, None, WorkerInput::Stop, None).await.map(drop)
         })
     });
     let mut first = Ok(());

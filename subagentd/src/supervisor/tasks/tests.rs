@@ -3,7 +3,8 @@
 use serde_json::json;
 use subagent_protocol::Code;
 use subagent_protocol::api::{
-    CancelTask, MessageTask, RunTask, StartWorker, TaskMessage, TaskMode, TaskStatus, TaskView, WaitTask,
+    CancelTask, MessageTask, RunTask, StartWorker, StopWorker, TaskMessage, TaskMode, TaskStatus, TaskView,
+    WaitTask,
 };
 use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
 use subagent_protocol::ids::WorkerId;
@@ -302,7 +303,9 @@ async fn m7_without_a_place_a_task_is_queued_takes_more_to_do_and_can_be_cancele
         message_task(&world.supervisor, world.caller(None), "waits", message("again", false)).await.unwrap();
     assert_eq!((resumed.message, resumed.task.runs), (TaskMessage::Resumed, 2));
     assert_eq!(resumed.task.status, TaskStatus::Queued);
-    let stopped = stop_worker(&world.supervisor, caller(None), task.task_id.as_str()).await.unwrap();
+    let stopped = stop_worker(&world.supervisor, caller(None), task.task_id.as_str(), StopWorker::default())
+        .await
+        .unwrap();
     assert_eq!(stopped.worker_id, task.task_id);
     assert_eq!(world.end("waits").await, TaskStatus::Cancelled, "its worker was stopped");
     drop(world.dir);

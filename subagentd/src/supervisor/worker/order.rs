@@ -88,9 +88,9 @@ async fn decide_and_store(
             | WorkerInput::Enqueue { .. }
             | WorkerInput::ResumeQueue
     );
-    let beside = matches!(input, WorkerInput::Restart { beside: true, .. });
-    if beside {
-        placed::may_accept_duplicate(actor)?;
+    let gives_up = matches!(input, WorkerInput::Restart { beside: true, .. } | WorkerInput::GiveUp);
+    if gives_up {
+        placed::may_give_up(actor, &input)?;
     }
     let Stepped { step, opens, waits } = stepped(actor, input, owner.as_ref());
     let lacking = match &step {
@@ -188,8 +188,8 @@ async fn decide_and_store(
         if adds_rule {
             actor.shared.rules.send_modify(|changes| *changes += 1);
         }
-        if beside {
-            placed::accept_duplicate(actor).await;
+        if gives_up {
+            placed::give_up(actor).await;
         }
     }
     Ok(response)
@@ -238,7 +238,7 @@ const fn points(input: &WorkerInput) -> (&'static str, &'static str) {
         WorkerInput::Cancel { .. } | WorkerInput::EndTask { .. } => {
             ("cancel.before_commit", "cancel.after_commit")
         }
-        WorkerInput::Stop => ("stop.before_commit", "stop.after_commit"),
+        WorkerInput::Stop | WorkerInput::GiveUp => ("stop.before_commit", "stop.after_commit"),
         WorkerInput::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
         WorkerInput::Enqueue { .. }
         | WorkerInput::DropQueued { .. }

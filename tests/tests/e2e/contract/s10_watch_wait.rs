@@ -48,6 +48,7 @@ const KNOWN: &[&str] = &[
     "turn.started",
     "worker.duplicate_accepted",
     "worker.forbidden",
+    "worker.given_up",
     "worker.hibernated",
     "worker.lost",
     "worker.parked",

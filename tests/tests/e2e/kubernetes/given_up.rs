@@ -141,5 +141,16 @@ fn a_pod_in_which_no_command_can_be_run_is_not_deleted() {
     cluster.pods.forbid(None);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert!(cluster.pods.pods().is_empty());
+    // Its owner gives it up, and the pod is left.
+    let worker = sandbox.start_on("pods");
+    cluster.pods.forbid(Some("exec"));
+    let stop = sandbox.subagent(&["worker", "stop", &worker]).spawn();
+    wait_until("the stop to wait", DEADLINE, || sandbox.show(&worker)["pending"].is_object().then_some(()));
+    let _ = sandbox.run(&["worker", "stop", &worker, "--without-host"]).data_of("worker.stopped");
+    let _ = stop.output().data_of("worker.stopped");
+    cluster.pods.forbid(None);
+    let pod = cluster.pod();
+    assert!(cluster.run(&["delete", "pod", &pod, "--grace-period=0", "--force"]).status.success());
+    cluster.wait_for_none();
     sandbox.finish();
 }

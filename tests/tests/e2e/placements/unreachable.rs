@@ -190,11 +190,66 @@ fn a_stop_of_an_unreachable_worker_is_incomplete_and_goes_on() {
     let reported = unreachable(&sandbox, &worker);
     let error = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
     assert_eq!(error["details"]["unreachable"]["since"], reported["since"], "{error}");
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("--without-host"), "{error}");
     assert!(runtime.lives() && sandbox.show(&worker)["state"] != "stopped");
     link.repair();
     let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert_eq!(stopped["state"], "stopped", "{stopped}");
     wait_until("the end of the runtime", DEADLINE, || (!runtime.lives()).then_some(()));
+    sandbox.finish();
+}
+
+/// Gives up a worker after a stop that waits for its place, and removes it.
+fn given_up_after_a_stop(with_another_daemon: bool) {
+    let (sandbox, link, worker) = linked();
+    let give_up = ["worker", "stop", &worker, "--without-host"];
+    let error = sandbox.run(&give_up).error("INVALID_WORKER_STATE");
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("without --without"), "{error}");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    let runtime = sandbox.runtime(&worker);
+    link.cut(&sandbox);
+    let _ = unreachable(&sandbox, &worker);
+    let stop = sandbox.subagent(&["worker", "stop", &worker]).spawn();
+    wait_until("the stop to be stored", DEADLINE, || {
+        (sandbox.show(&worker)["state"] == "canceling").then_some(())
+    });
+    if with_another_daemon {
+        let _ = stop.kill();
+        sandbox.kill_daemon();
+        let _ = unreachable(&sandbox, &worker);
+        let _ = sandbox.run(&give_up).data_of("worker.stopped");
+    } else {
+        let _ = sandbox.run(&give_up).data_of("worker.stopped");
+        let _ = stop.output().data_of("worker.stopped");
+    }
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    // As often as one likes.
+    let _ = sandbox.run(&give_up).data_of("worker.stopped");
+    let events = sandbox.events(&worker);
+    assert_eq!((count(&events, "worker.given_up"), count(&events, "worker.stopped")), (1, 1));
+    let _ = sandbox.run(&["worker", "rm", &worker]).data_of("worker.removed");
+    // Its owner has accepted that the agent goes on there.
+    link.repair();
+    assert!(runtime.lives());
+    runtime.signal(Signal::SIGKILL);
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_is_given_up_after_a_stop_that_waits_for_its_place() {
+    given_up_after_a_stop(false);
+}
+
+#[test]
+fn a_worker_that_waits_for_its_place_is_given_up_with_a_later_daemon() {
+    given_up_after_a_stop(true);
+}
+
+#[test]
+fn a_worker_on_this_machine_is_not_given_up() {
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let _ = sandbox.run(&["worker", "stop", &worker, "--without-host"]).error("INVALID_WORKER_STATE");
     sandbox.finish();
 }
 

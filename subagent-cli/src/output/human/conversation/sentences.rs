@@ -151,6 +151,9 @@ fn of_worker(kind: &str, worker: &str, news: &WorkerNews<'_>) -> Option<(Style, 
         "worker.duplicate_accepted" => {
             (Style::Attention, "restarted although the old agent may go on at its place".to_owned())
         }
+        "worker.given_up" => {
+            (Style::Attention, "given up, although the agent may go on at its place".to_owned())
+        }
         "worker.lost" => (Style::Bad, because("the runtime is lost", news.reason.text())),
         "worker.forbidden" => {
             let request = word(news.request);
@@ -507,6 +510,7 @@ mod tests {
                 json!({}),
                 "restarted although the old agent may go on at its place",
             ),
+            ("worker.given_up", json!({}), "given up, although the agent may go on at its place"),
             ("worker.lost", json!({"reason": "killed"}), "the runtime is lost: killed"),
             (
                 "worker.forbidden",

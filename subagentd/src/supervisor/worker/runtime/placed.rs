@@ -2,7 +2,7 @@
 
 use std::io;
 
-use subagent_core::model::Fact;
+use subagent_core::model::{Fact, WorkerInput};
 use subagent_protocol::data::EventData;
 use subagent_protocol::data::workers::Reached;
 use subagent_protocol::state::Desired;
@@ -65,28 +65,34 @@ pub(crate) async fn is_unreachable(actor: &mut Actor) {
     note(actor, EventData::WorkerUnreachable(unreachable)).await;
 }
 
-/// Whether the owner may accept a second runtime: the place of the first one does not answer, or its
-/// end is not proved.
+/// Whether the owner may give up the runtime: its place does not answer, or its end is not proved.
 ///
 /// # Errors
 /// `INVALID_WORKER_STATE{state}`.
-pub(crate) fn may_accept_duplicate(actor: &Actor) -> Result<(), Error> {
+pub(crate) fn may_give_up(actor: &Actor, input: &WorkerInput) -> Result<(), Error> {
     let answers = actor.runtime.live.as_ref().is_some_and(|runtime| runtime.reach.unreachable().is_none());
     if !answers && actor.runtime.place.is_placed() {
         return Ok(());
     }
     let state = actor.worker.public_state();
-    let message = "the worker's runtime can be reached, so no second one is started beside it";
-    Err(Error::new(Code::InvalidWorkerState, message)
-        .with("state", state.as_str())
-        .recommend("restart the worker without --accept-duplicate"))
+    let (message, advice) = match input {
+        WorkerInput::GiveUp => (
+            "the worker's runtime can be reached, so its end is waited for",
+            "stop the worker without --without-host",
+        ),
+        _ => (
+            "the worker's runtime can be reached, so no second one is started beside it",
+            "restart the worker without --accept-duplicate",
+        ),
+    };
+    Err(Error::new(Code::InvalidWorkerState, message).with("state", state.as_str()).recommend(advice))
 }
 
 /// Treats the runtime as gone, without proof. The place ends it before it starts the next one. A worker
 /// that waits for the proof of an end waits no more.
-pub(crate) async fn accept_duplicate(actor: &mut Actor) {
+pub(crate) async fn give_up(actor: &mut Actor) {
     if let RuntimePlace::Placed(placed) = &mut actor.runtime.place {
-        placed.accept_duplicate().await;
+        placed.give_up().await;
     }
     if actor.runtime.live.is_some() {
         // The rest of its journal is there.
@@ -94,6 +100,8 @@ pub(crate) async fn accept_duplicate(actor: &mut Actor) {
         gone::gone(actor).await;
     } else {
         actor.runtime.queue.asks_no_more();
+        // A stop that waits for the proof goes on.
+        actor.runtime.leftovers.at = None;
     }
 }
 

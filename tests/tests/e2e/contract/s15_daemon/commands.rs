@@ -76,7 +76,7 @@ fn stop_ends_the_daemon_and_leaves_the_workers_unless_asked() {
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&worker));
     let data = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     assert_eq!(data, json!({"stopped": true, "pid": daemon.pid, "workers": false}));
-    assert!(!daemon.lives() && runtime.lives());
+    assert!(daemon.ends() && runtime.lives());
     let none = json!({"stopped": false, "pid": null, "workers": false, "reason": "NOT_RUNNING"});
     assert_eq!(sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped"), none);
     let text = sandbox.command("subagent").args(["daemon", "stop"]).run();
@@ -103,7 +103,7 @@ fn restart_keeps_a_worker_and_its_turn() {
     let data = sandbox.run(&["daemon", "restart"]).data_of("daemon.restarted");
     assert_shape(&data, &facts_and("previousPid", json!("int")));
     assert_eq!((&data["previousPid"], &data["generation"]), (&json!(old.pid), &json!(2)));
-    assert!(!old.lives() && runtime.lives());
+    assert!(old.ends() && runtime.lives());
     assert_eq!(data["pid"], sandbox.daemon().pid);
     assert_eq!(sandbox.show(&worker)["state"], "running");
     gate.open();
@@ -139,7 +139,7 @@ fn stops_at_once_all_end_well() {
     let stopped: Vec<Value> =
         stops.into_iter().map(|stop| stop.output().data_of("daemon.stopped")["stopped"].clone()).collect();
     assert!(stopped.contains(&json!(true)), "{stopped:?}");
-    assert!(!daemon.lives() && sandbox.runtime(&worker).lives());
+    assert!(daemon.ends() && sandbox.runtime(&worker).lives());
     sandbox.finish();
 }
 
