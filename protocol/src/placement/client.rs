@@ -96,7 +96,7 @@ impl ClientFailure<'_> {
                 };
                 let (reason, advice) = match &placement.engine {
                     Engine::Ssh(ssh) => ssh.reason_of(&said, &check),
-                    Engine::Podman(podman) => podman.reason_of(&said, name),
+                    Engine::Podman(engine) => podman::reason_of(engine.client(), &said, name),
                     Engine::Slurm(_) => slurm::reason_of(&said, &check),
                     Engine::Kubernetes(_) => kubernetes::reason_of(&said, &check),
                     Engine::Command(_) | Engine::Loopback => ("client", check),

@@ -1,13 +1,15 @@
 //! A container on this machine that podman or docker runs: the command lines, and what the client
 //! says when it fails. A container belongs to one runtime, and ends with it.
 
+mod answers;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Engine;
 use super::ssh::program_beside;
 use crate::mcp::TASK_SERVER_PROGRAM;
+pub(super) use answers::{is_image_missing, is_of_docker, reason_of};
 
 /// The client if the placement names none.
 const CLIENT: &str = "podman";
@@ -187,32 +189,6 @@ impl ContainerEngine {
                 .then_some(("args", "must not contain `--pid`: the end of a container ends its processes")))
             .or(mount.map(|problem| ("mounts", problem)))
     }
-
-    /// Returns why the client failed, as a word, and what to do. Other texts are `engine`.
-    pub(super) fn reason_of(&self, said: &str, name: &str) -> (&'static str, String) {
-        const ENDED: [&str; 4] =
-            ["container state improper", "no such container", "is not running", "No such container"];
-        if ENDED.iter().any(|text| said.contains(text)) {
-            let advice = format!("run `subagent placement check {name}`, which shows why its container ends");
-            return ("container", advice);
-        }
-        let client = self.client();
-        ("engine", format!("correct what `{client}` says, then run `subagent placement check {name}`"))
-    }
-}
-
-/// Whether this is an error of docker's client, which exits like the command.
-pub(super) fn is_of_docker(said: &[u8]) -> bool {
-    const SAID: [&str; 2] = ["Error response from daemon", "Cannot connect to the Docker daemon"];
-    let said = String::from_utf8_lossy(said);
-    SAID.iter().any(|text| said.contains(text))
-}
-
-/// Whether the client says that the image is not on this machine.
-pub(super) fn is_image_missing(engine: &Engine, said: &[u8]) -> bool {
-    const SAID: [&str; 4] = ["no such image", "image not known", "No such image", "Unable to find image"];
-    let said = String::from_utf8_lossy(said);
-    matches!(engine, Engine::Podman(_)) && SAID.iter().any(|text| said.contains(text))
 }
 
 /// Returns the option for a mount. Unlike `--volume`, it takes any path.
@@ -254,8 +230,8 @@ fn mount_problem(mount: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Placement;
     use super::super::client::ClientFailure;
+    use super::super::{Engine, Placement};
     use super::*;
     use crate::error::Code;
 

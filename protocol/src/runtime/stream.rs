@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Decoded};
+use crate::time::Timestamp;
 
 /// The line after which the stream begins. A login shell may print text before it.
 pub const MAGIC: &[u8] = b"\x01subagent-stream\x02\n";
@@ -181,6 +182,9 @@ pub struct StreamHello {
     pub runtime_lives: bool,
     /// Whether the guard's lock is held.
     pub guard_lives: bool,
+    /// What the clock there shows; `None` for older runtimes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Timestamp>,
 }
 
 /// Why a stream cannot be read on.
@@ -299,6 +303,8 @@ impl StreamDecoder {
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.taken);
         self.taken = 0;
+        // What was needed once is not kept for good: most streams are silent.
+        self.buffer.shrink_to(self.buffer.len() + bytes.len());
         self.buffer.extend_from_slice(bytes);
     }
 

@@ -28,6 +28,7 @@ use super::{error, idle};
 use crate::api::{self, Api, Listening};
 use crate::deliveries::DeliveryService;
 use crate::schedules::{Scheduler, Stay};
+use crate::supervisor::runtimes::stream::turns::DialTurns;
 use crate::supervisor::{DaemonSettings, Supervisor};
 
 /// Maximum time for the supervisor to finish its commits.
@@ -180,6 +181,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
         restart_cooldown: options.restart_cooldown().filter(|_| !options.once),
         retention: options.retention(),
         placement: options.placement(),
+        dial_turns: DialTurns::default(),
     };
     Ok((Box::pin(Supervisor::open(setup)).await?, dir))
 }

@@ -83,6 +83,11 @@ impl Tally {
     }
 }
 
+/// Whether the workers of this history run at places that can be cut off.
+pub(super) fn is_placed(seed: u64) -> bool {
+    matches!(seed % 4, 1 | 2)
+}
+
 /// State shared by all workers of a world.
 pub(super) struct WorldContext {
     pub(super) random: Random,
@@ -167,7 +172,7 @@ impl SimulatedWorld {
         // The last worker of a world with queues has a task.
         let task = |index| (env.queues && index + 1 == WORKERS).then(SimulatedTask::default);
         // In half of the histories, the workers are on machines of their own.
-        let place = || matches!(seed % 4, 1 | 2).then(SimulatedPlace::default);
+        let place = || is_placed(seed).then(SimulatedPlace::default);
         let sites = (0..WORKERS).map(|index| Site::new(index, task(index), place())).collect();
         Self { env, sites }
     }

@@ -47,11 +47,15 @@ pub(crate) use database::examine::{gaps, known_workers};
 pub use database::schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use error::StoreError;
 pub(crate) use events::{EventPage, EventQuery};
+#[cfg(test)]
+pub(crate) use recent_workers::RecentWorkers;
 pub(crate) use requests::Execution;
 pub(crate) use rows::{Cursor, NewEvent, NewWorker, RowId};
 pub(crate) use tx::Tx;
 pub(crate) use workers::names::NewName;
 pub(crate) use workers::row::WorkerRow;
+#[cfg(test)]
+pub(crate) use writer::{BATCH_WEIGHT, PROGRESS_INTERVAL, SYNC_AFTER};
 pub(crate) use writer::{Durability, ForeignKeys};
 
 /// Maximum number of parallel queries, each on its own connection. Some also access files, which

@@ -14,15 +14,15 @@ const MANY: usize = 4;
 
 /// The workers whose records were stored last.
 #[derive(Debug, Default)]
-pub(super) struct RecentWorkers(VecDeque<(RowId, Instant)>);
+pub(crate) struct RecentWorkers(VecDeque<(RowId, Instant)>);
 
 impl RecentWorkers {
-    pub(super) fn add(&mut self, worker: RowId, now: Instant) {
+    pub(crate) fn add(&mut self, worker: RowId, now: Instant) {
         self.0.truncate(REMEMBERED - 1);
         self.0.push_front((worker, now));
     }
 
-    pub(super) fn are_many(&self, now: Instant) -> bool {
+    pub(crate) fn are_many(&self, now: Instant) -> bool {
         let is_recent = |(_, at): &&(RowId, Instant)| now.saturating_duration_since(*at) < PERIOD;
         let mut workers: Vec<i64> = self.0.iter().take_while(is_recent).map(|(worker, _)| worker.0).collect();
         workers.sort_unstable();

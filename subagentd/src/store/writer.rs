@@ -20,13 +20,13 @@ use super::tx::{Notices, Tx};
 use super::write_queue::{NextWork, WriteQueue};
 
 /// Maximum size of a transaction in events.
-const BATCH_WEIGHT: usize = 256;
+pub(crate) const BATCH_WEIGHT: usize = 256;
 /// Maximum time for which progress may stay unsynced.
-const SYNC_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const SYNC_AFTER: Duration = Duration::from_secs(1);
 /// Minimum time between two commits of progress alone, while many workers have events: a frame of a
 /// screen. Each commit writes whole pages and wakes every reader. A single worker's events never
 /// wait.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(16);
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(16);
 /// Number of sequence numbers reserved at a time.
 const SEQ_BLOCK: i64 = 65_536;
 /// Minimum number of reserved numbers when a batch begins; no batch uses more.

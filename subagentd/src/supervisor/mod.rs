@@ -56,6 +56,8 @@ pub(crate) use tasks::{TaskCaller, TaskFilter};
 pub(crate) use views::inspect::InspectQuery;
 pub(crate) use views::overview::OverviewFilter;
 pub(crate) use views::question::pending_approval;
+#[cfg(test)]
+pub(crate) use worker::{REPORT_AFTER, is_progress};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 
@@ -178,6 +180,7 @@ mod testing {
     use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
     use subagent_protocol::budget::Limits;
 
+    use crate::supervisor::runtimes::stream::turns::DialTurns;
     use crate::supervisor::{ApiCaller, DaemonSettings, ProcessId, Supervisor, proc};
 
     pub(super) fn setup(dir: &Path) -> DaemonSettings {
@@ -191,6 +194,7 @@ mod testing {
             restart_cooldown: None,
             retention: None,
             placement: None,
+            dial_turns: DialTurns::default(),
         }
     }
 

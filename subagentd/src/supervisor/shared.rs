@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
 use super::runtimes::stream::channels::PlacedConnections;
+use super::runtimes::stream::turns::DialTurns;
 use crate::descriptors;
 
 use crate::store::database::identity;
@@ -43,6 +44,8 @@ pub(crate) struct DaemonSettings {
     pub retention: Option<Duration>,
     /// Where new workers are placed; `None` beside the daemon.
     pub placement: Option<Placement>,
+    /// The turns of connections to other places.
+    pub dial_turns: DialTurns,
 }
 
 impl DaemonSettings {

@@ -13,6 +13,7 @@ use crate::deliveries::DeliveryService;
 use crate::schedules::{Scheduler, Stay};
 use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};
 use crate::supervisor;
+use crate::supervisor::runtimes::stream::turns::DialTurns;
 use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
 use subagent_core::model::LifecycleState;
@@ -88,6 +89,7 @@ impl JournaledStateDir {
             restart_cooldown: None,
             retention: None,
             placement: None,
+            dial_turns: DialTurns::default(),
         };
         ControlPlane { on: self, supervisor: Supervisor::open(setup).await.unwrap() }
     }

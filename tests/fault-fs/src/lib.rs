@@ -16,7 +16,8 @@
 // `FAULT_FS_COUNTERS` names a file with 16 zero bytes per rule, where all processes count matching
 // calls and faults.
 //
-// `FAULT_CLOCK` names a file. While it exists, the time of day is one hour early.
+// `FAULT_CLOCK` names a file. While it exists, the time of day is one hour early, or differs by
+// `FAULT_CLOCK_SECONDS` (negative: early).
 //
 // Calls go directly to the kernel, so the order of libraries does not matter. It intercepts calls
 // through the C library: those of the standard library, nix and SQLite, but not of `rustix` (which

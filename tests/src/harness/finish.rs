@@ -1,7 +1,7 @@
 //! The end of a sandbox: stops everything, checks every invariant, and leaves nothing.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -130,10 +130,17 @@ impl TestSandbox {
         .unwrap_or_default()
     }
 
+    /// The folders of placed workers on hosts and on the disk that the nodes of a cluster share.
+    fn placed_there(&self) -> Vec<PathBuf> {
+        let homes = fs::read_dir(self.path()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let there = homes.map(|home| home.join(PLACED_THERE)).filter(|folder| folder.is_dir());
+        there.chain([self.file("shared")]).collect()
+    }
+
     pub(super) fn evidence(&self, ended: bool) -> Evidence {
         Evidence {
             state_dir: self.state_dir().to_owned(),
-            there: Some(self.file("there").join(PLACED_THERE)),
+            there: self.placed_there(),
             socket_folders: vec![self.file("run/subagent")],
             acknowledged: self.recorder.acknowledged(),
             ended,

@@ -11,6 +11,8 @@ use super::say;
 /// The tools of Debian's package `iproute2`.
 const IP: &str = "/usr/sbin/ip";
 const TC: &str = "/usr/sbin/tc";
+/// The tool of Debian's package `nftables`.
+const NFT: &str = "/usr/sbin/nft";
 /// An address of the network interface that no machine has.
 const NO_MACHINE: &str = "02:00:00:00:00:99";
 /// Begin and number of the pairs of addresses, of the block for tests of network devices (RFC 2544).
@@ -115,20 +117,33 @@ impl HostNetwork {
         done(IP, &[&["netns", "exec", name, TC, "qdisc", "replace", "dev", there], &limit[..]].concat());
     }
 
-    /// Returns how many packets from there were lost.
-    pub(super) fn lost(&self) -> u64 {
+    /// Loses this percentage of the packets in both directions, at random.
+    pub(super) fn lose_some(&self, percentage: u32) {
         let NetworkNamespace { name, there, .. } = self.connection();
-        let shown = output(IP, &["netns", "exec", name, TC, "-s", "qdisc", "show", "dev", there]).unwrap();
-        let number = shown.split_once("dropped ").and_then(|(_, rest)| rest.split(',').next()?.parse().ok());
-        number.unwrap_or_else(|| panic!("no number of lost packets: {shown}"))
+        let chain = |hook: &str| {
+            format!(
+                "chain {hook} {{\ntype filter hook {hook} device \"{there}\" priority 0;\n\
+                 numgen random mod 100 < {percentage} counter drop\n}}\n"
+            )
+        };
+        let table = format!("table netdev loss {{\n{}{}}}\n", chain("ingress"), chain("egress"));
+        done(IP, &["netns", "exec", name, NFT, &table]);
+    }
+
+    /// Returns how many packets in both directions were lost by [`Self::lose_some`].
+    pub(super) fn lost(&self) -> u64 {
+        let NetworkNamespace { name, .. } = self.connection();
+        let shown = output(IP, &["netns", "exec", name, NFT, "list", "table", "netdev", "loss"]).unwrap();
+        let counted = shown.split("counter packets ").skip(1);
+        counted.map(|rest| rest.split(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 }
 
 impl NetworkNamespace {
     /// Creates the namespace of this number. Returns its address there.
     fn create(number: u32) -> Result<(Self, Ipv4Addr), String> {
-        if !Path::new(IP).exists() || !Path::new(TC).exists() {
-            return Err("iproute2 is missing".to_owned());
+        if ![IP, TC, NFT].iter().all(|tool| Path::new(tool).exists()) {
+            return Err("iproute2 or nftables is missing".to_owned());
         }
         let [here, there] = [1, 2].map(|last| Ipv4Addr::from(FIRST + number * 4 + last));
         let name = format!("subagent-test-{number}");

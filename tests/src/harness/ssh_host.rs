@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::host_machine::HostMachine;
 use super::host_network::HostNetwork;
 use super::process::{self, Process};
 use super::sandbox::TestSandbox;
@@ -25,6 +26,8 @@ pub(super) const PLACED_THERE: &str = ".local/state/subagent/placed";
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 /// Number of ports that are tried: another process may take a free one first.
 const PORTS: usize = 10;
+/// The file with options of the server that count before all others.
+const FIRST_OPTIONS: &str = "first-options";
 
 /// The server, and the client's config that names it.
 #[derive(Debug)]
@@ -34,11 +37,12 @@ pub struct SshHost {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     port: u16,
-    server: Child,
+    pub(super) server: Child,
     /// The home there, in the sandbox.
     home: PathBuf,
     /// Removed after the server has ended.
     network: HostNetwork,
+    pub(super) machine: HostMachine,
 }
 
 impl SshHost {
@@ -93,7 +97,7 @@ impl SshHost {
             say(&format!("SKIPPED: {missing}"));
             return None;
         }
-        let network = network()?;
+        let (network, machine) = (network()?, HostMachine::default());
         let folder = tempfile::Builder::new().prefix("sshd-").tempdir_in("/tmp").unwrap();
         for key in ["host", "user", "other"] {
             let made = Command::new("ssh-keygen")
@@ -110,10 +114,10 @@ impl SshHost {
         fs::create_dir_all(home.join("work")).unwrap();
         let begin = |_| {
             let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-            Some((port, listening(folder.path(), &home, sandbox, (&network, port))?))
+            Some((port, listening(folder.path(), &home, sandbox, (&network, &machine, port))?))
         };
         let (port, server) = (0..PORTS).find_map(begin).unwrap();
-        let host = Self { name, folder, port, server, home, network };
+        let host = Self { name, folder, port, server, home, network, machine };
         host.configure_client("user", "host");
         Some(host)
     }
@@ -170,10 +174,10 @@ impl SshHost {
         fs::write(self.file("known"), format!("[{address}]:{} {}\n", self.port, words.join(" "))).unwrap();
         let (known, identity) = (self.file("known"), self.file(key));
         let config = format!(
-            "Host {}\n HostName {address}\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
+            "Host {} {}-*\n HostName {address}\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
              IdentityAgent none\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n \
              StrictHostKeyChecking yes\n{more}",
-            self.name, self.port,
+            self.name, self.name, self.port,
         );
         fs::write(self.file("client"), config).unwrap();
     }
@@ -181,6 +185,17 @@ impl SshHost {
     /// Writes the placement of this host with these keys into the config file of the sandbox's user.
     pub fn place(&self, sandbox: &TestSandbox, keys: Value) {
         Self::configure(sandbox, &json!({"placements": {&self.name: self.placement(keys)}}));
+    }
+
+    /// Writes a number of placements whose hosts are other names of this one: `there-1` and so on.
+    pub fn place_as_several(&self, sandbox: &TestSandbox, number: usize) {
+        let entry = |number| {
+            let name = format!("{}-{number}", self.name);
+            let program = sandbox.executable("subagent-runtime");
+            (name.clone(), self.placement(json!({"host": name, "program": program})))
+        };
+        let placements: serde_json::Map<String, Value> = (1..=number).map(entry).collect();
+        Self::configure(sandbox, &json!({"placements": placements}));
     }
 
     /// Returns the placement of this host with these keys.
@@ -242,14 +257,32 @@ impl SshHost {
     ///
     /// If its port is not free any more.
     pub fn restart_server(&mut self, sandbox: &TestSandbox) {
-        self.server =
-            listening(self.folder.path(), &self.home, sandbox, (&self.network, self.port)).expect("its port");
+        let on = (&self.network, &self.machine, self.port);
+        self.server = listening(self.folder.path(), &self.home, sandbox, on).expect("its port");
+    }
+
+    /// Starts the server again, so that it also offers a login with a password.
+    ///
+    /// # Panics
+    ///
+    /// If the server cannot be started again.
+    pub fn offer_passwords(&mut self, sandbox: &TestSandbox) {
+        fs::write(self.file(FIRST_OPTIONS), "PasswordAuthentication yes\n").unwrap();
+        self.end_server();
+        self.restart_server(sandbox);
     }
 
     /// Kills all connections; the server goes on.
     pub fn cut(&self) {
         for connection in self.connections() {
             connection.signal(Signal::SIGKILL);
+        }
+    }
+
+    /// Lets the connections that [`Self::hang`] has stopped go on: what they have to say is late.
+    pub fn go_on(&self) {
+        for connection in self.connections() {
+            connection.signal(Signal::SIGCONT);
         }
     }
 
@@ -286,7 +319,12 @@ impl SshHost {
         self.network.slow_down(rate);
     }
 
-    /// Returns how many packets from the host a slow network has lost.
+    /// Loses a part of the packets in both directions.
+    pub fn lose_some_packets(&self, percentage: u32) {
+        self.network.lose_some(percentage);
+    }
+
+    /// Returns how many packets [`Self::lose_some_packets`] has lost.
     #[must_use]
     pub fn lost_packets(&self) -> u64 {
         self.network.lost()
@@ -312,31 +350,33 @@ fn listening(
     folder: &Path,
     home: &Path,
     sandbox: &TestSandbox,
-    (network, port): (&HostNetwork, u16),
+    (network, machine, port): (&HostNetwork, &HostMachine, u16),
 ) -> Option<Child> {
     let address = SocketAddr::new(network.address, port);
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let id = sandbox.path().file_name().unwrap().to_str().unwrap();
+    // The first value of an option counts.
+    let first = fs::read_to_string(at(FIRST_OPTIONS)).unwrap_or_default();
     let config = format!(
-        "ListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
+        "{first}ListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
          StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 200\nMaxSessions 1000\nLogLevel INFO\n\
-         SetEnv HOME={} SHELL=/bin/bash TEST_SANDBOX_ID={id}\n",
+         SetEnv HOME={} SHELL=/bin/bash TEST_SANDBOX_ID={id}{}\n",
         at("host"),
         at("user.pub"),
         home.display(),
+        machine.variables(),
     );
     fs::write(at("sshd_config"), config).unwrap();
     let log = fs::File::create(at("log")).unwrap();
-    let mut server = network
-        .command(SSHD)
+    let mut command = network.command(SSHD);
+    command
         .args(["-D", "-e", "-f", &at("sshd_config")])
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+        .stderr(log);
+    let mut server = machine.spawn(&mut command).unwrap();
     let listens = wait_until("sshd", DEADLINE, || {
         let ended = server.try_wait().unwrap().is_some();
         let answers = || TcpStream::connect(address).is_ok();

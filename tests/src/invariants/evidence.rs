@@ -11,8 +11,8 @@ use super::acknowledged::Acknowledged;
 pub struct Evidence {
     /// The state directory's path.
     pub state_dir: PathBuf,
-    /// The folder of workers that are placed on another machine.
-    pub there: Option<PathBuf>,
+    /// The folders of workers that are placed on other machines.
+    pub there: Vec<PathBuf>,
     /// Folders that contain only its sockets.
     pub socket_folders: Vec<PathBuf>,
     /// What the product has acknowledged.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::harness::process;
 
@@ -18,11 +18,11 @@ pub struct HeldLocks {
 
 impl HeldLocks {
     /// Finds all runtimes and guards of workers in this state directory, and those that are placed in
-    /// another folder.
+    /// other folders.
     #[must_use]
-    pub fn look(state_dir: &Path, there: Option<&Path>) -> Self {
+    pub fn look(state_dir: &Path, there: &[PathBuf]) -> Self {
         let own = ["runtimes", "placed"].map(|name| state_dir.join(name));
-        let folders: Vec<_> = own.into_iter().chain(there.map(Path::to_owned)).collect();
+        let folders: Vec<_> = own.into_iter().chain(there.iter().cloned()).collect();
         let mut held = Self::default();
         for process in process::all() {
             if process.name != "subagent-runtim" && process.name != "subagent-guard" {

@@ -13,7 +13,7 @@ use super::locks::HeldLocks;
 use crate::harness::process::Process;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
-    let held = HeldLocks::look(&evidence.state_dir, evidence.there.as_deref());
+    let held = HeldLocks::look(&evidence.state_dir, &evidence.there);
     let mut violations = Vec::new();
     let mut workers = database.prepare(
         "SELECT w.worker_id, w.state, w.runtime_pid, w.runtime_start, w.may_live,

@@ -401,7 +401,8 @@ fn a_full_disk_loses_nothing_and_is_left_again() {
     assert_eq!(part("after")["data"]["assistantText"], "after", "{output}");
     let state_dir = out.join("copy");
     let acknowledged = sandbox.recorder().acknowledged();
-    let evidence = Evidence { state_dir, there: None, socket_folders: Vec::new(), acknowledged, ended: true };
+    let evidence =
+        Evidence { state_dir, there: Vec::new(), socket_folders: Vec::new(), acknowledged, ended: true };
     assert_eq!(invariants::check(&evidence), Vec::<String>::new(), "{output}");
     wait_until("the last process to end", Duration::from_secs(5), || {
         sandbox.processes().is_empty().then_some(())

@@ -59,7 +59,7 @@ impl CopiedWorkspace {
     fn check_copy(&self) {
         let evidence = Evidence {
             state_dir: self.copy.join(".subagent/state"),
-            there: None,
+            there: Vec::new(),
             // They contain the original's files.
             socket_folders: Vec::new(),
             acknowledged: self.recorder.acknowledged(),

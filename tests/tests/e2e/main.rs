@@ -34,6 +34,7 @@ mod failpoints;
 mod fault_fs;
 mod few_descriptors;
 mod first_run;
+mod fleet;
 mod floods;
 mod full_disk;
 mod human_output;
@@ -101,7 +102,7 @@ mod podman {
     //! Workers in containers of a real podman.
     mod bad;
     mod delegation;
-    mod engine;
+    pub(super) mod engine;
     mod turns;
 }
 
@@ -130,7 +131,8 @@ mod command_placements {
 mod slurm {
     //! Workers in jobs of a real Slurm cluster.
     mod bad;
-    mod cluster;
+    pub(super) mod cluster;
+    mod forgotten;
     mod queue;
     mod turns;
 }
@@ -140,6 +142,7 @@ mod ssh {
     mod bad;
     mod delegation;
     mod lease;
+    mod machine;
     mod moved;
     mod network;
     mod prepare;

@@ -50,6 +50,31 @@ pub(super) fn files(endings: &[&str]) -> Vec<(String, String)> {
     found.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
 }
 
+/// Returns the lines of a file before its unit tests.
+fn product_lines(text: &str) -> usize {
+    text.lines().take_while(|line| *line != "#[cfg(test)]").count()
+}
+
+#[test]
+fn each_kind_of_placement_is_a_short_file() {
+    let kinds = ["ssh", "podman", "slurm", "kubernetes", "command"];
+    for kind in kinds {
+        let path = format!("protocol/src/placement/{kind}.rs");
+        let lines = product_lines(&fs::read_to_string(root().join(&path)).unwrap());
+        assert!(lines <= 250, "{path} has {lines} lines; move a part into a file below {kind}/");
+    }
+}
+
+#[test]
+fn only_the_store_knows_its_database() {
+    const WORDS: [&str; 5] = ["sqlite", "SQLite", "SELECT ", "INSERT INTO ", "PRAGMA "];
+    for (path, text) in files(&[".rs"]) {
+        let is_daemon = path.starts_with("subagentd/src/") && !path.starts_with("subagentd/src/store/");
+        let found = WORDS.iter().find(|word| is_daemon && text.contains(**word));
+        assert!(found.is_none(), "{path} has `{}`, which belongs into subagentd/src/store", found.unwrap());
+    }
+}
+
 #[test]
 fn windows_is_refused_in_one_sentence() {
     let source = fs::read_to_string(root().join("protocol/src/lib.rs")).unwrap();
@@ -153,7 +178,10 @@ fn every_file_of_a_test_belongs_to_one_of_few_executables() {
         let own = || sources.iter().filter(|(name, _)| name.starts_with(&format!("{folder}/")));
         let mut declared: Vec<&str> = own()
             .flat_map(|(_, text)| text.lines())
-            .filter_map(|line| line.trim_start().strip_prefix("mod ")?.strip_suffix(';'))
+            .filter_map(|line| {
+                let line = line.trim_start();
+                line.strip_prefix("pub(super) ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')
+            })
             .collect();
         let mut there: Vec<&str> = own()
             .filter_map(|(name, _)| {

@@ -209,7 +209,8 @@ pub(super) const fn ordinary(t: RecordType) -> bool {
     bit(t) & ORDINARY != 0
 }
 
-fn now() -> i64 {
+/// Returns what the clock of this machine shows, in milliseconds since 1970.
+pub(crate) fn now() -> i64 {
     // A clock before 1970 is wrong anyway. The order never depends on it.
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

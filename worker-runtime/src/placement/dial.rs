@@ -23,11 +23,13 @@ use subagent_protocol::stream::{
     CHUNK_BYTES, DAEMON_SILENCE, MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL, StreamControl,
     StreamDecoder, StreamHello, StreamMessage, StreamOpen,
 };
+use subagent_protocol::time::Timestamp;
 
 use super::channels::ConnectionForwarder;
 use super::folder::{Fenced, PlacedFolder, PlacedRecord, WorkerLock};
 use super::segments::{self, JournalSource};
 use super::there;
+use crate::journal::batch::now;
 
 /// Time after which a daemon that keeps its streams alive is not behind this one any more.
 const SILENCE_LIMIT: Duration = DAEMON_SILENCE.saturating_mul(3);
@@ -150,6 +152,7 @@ fn hello(folder: &PlacedFolder) -> io::Result<StreamHello> {
         segment: segments::newest(folder.path()),
         runtime_lives: folder.try_lock(WorkerLock::Runtime)?.is_none(),
         guard_lives: folder.try_lock(WorkerLock::Guard)?.is_none(),
+        now: Some(Timestamp(now())),
     })
 }
 

@@ -40,5 +40,8 @@ fn boot_id() -> io::Result<String> {
     if subagent_failpoint::sabotaged("place.rebooted") {
         return Ok("another boot".to_owned());
     }
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(|error| {
+        io::Error::new(error.kind(), format!("/proc is not mounted, or not that of this machine: {error}"))
+    })?;
+    Ok(text.trim().to_owned())
 }

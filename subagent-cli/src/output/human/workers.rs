@@ -14,6 +14,7 @@ use subagent_protocol::event::{EventType, SeenEvent};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::lenient;
 use subagent_protocol::sandbox::Sandbox;
+use subagent_protocol::start::RuntimeLimits;
 use subagent_protocol::state::{OnRateLimit, QuestionKind, WorkerState};
 use subagent_protocol::time::Timestamp;
 
@@ -367,13 +368,12 @@ fn unreachable(view: &mut PageRenderer, unreachable: &UnreachableState) {
     if let Some(reason) = &unreachable.reason {
         view.page.prose(Style::Bad, "  ", "  ", &reason.to_string(), MAX_LINES);
     }
-    view.page.prose(
-        Style::Plain,
-        "  ",
-        "  ",
-        "Requests are stored and delivered when it answers.",
-        MAX_LINES,
+    let gibibytes = RuntimeLimits::default().journal_quota_bytes >> 30;
+    let said = format!(
+        "Requests are stored and delivered when it answers. Its agent is read until {gibibytes} GiB of its reports \
+         wait there, and not further."
     );
+    view.page.prose(Style::Plain, "  ", "  ", &said, MAX_LINES);
 }
 
 /// Label, id and state.

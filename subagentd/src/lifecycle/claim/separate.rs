@@ -23,7 +23,7 @@ pub(in crate::lifecycle) fn separate(state_dir: &Path) -> io::Result<()> {
     let shared_memory = beside(&database, "-shm");
     if is_shared(&database)? || is_shared(&wal)? || is_shared(&shared_memory)? {
         copy_together(&[&database, &wal])?;
-        // SQLite rebuilds it from the other two.
+        // The database rebuilds it from the other two.
         remove(&shared_memory)?;
     }
     separate_folder(state_dir)

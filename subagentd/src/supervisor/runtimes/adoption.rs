@@ -11,10 +11,10 @@ use crate::supervisor::shared::{SupervisorState, is_ending};
 use crate::supervisor::worker::ActorHandle;
 
 /// Number of workers adopted at the same time, beside those that requests ask for.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 8;
 /// How long one adoption delays the next. It usually takes a fraction of this, so a runtime that
 /// does not answer does not block the others.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Starts the actors, newest worker first. Returns when all have started or the daemon ends.
 pub(crate) async fn run(shared: Arc<SupervisorState>, mut workers: Vec<ActorHandle>) {

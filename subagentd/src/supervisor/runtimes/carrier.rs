@@ -23,6 +23,7 @@ use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
+use super::stream::turns::DialTurn;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
 
@@ -43,6 +44,7 @@ pub(super) struct Carrier {
     state: String,
     /// The file of [`Self::token`].
     token: PathBuf,
+    turn: DialTurn,
 }
 
 /// Returns a word that no other state dir has, for names at other places.
@@ -61,7 +63,13 @@ impl Carrier {
             },
             state: state_name(setup),
             token: setup.runtime_dir.container_token(worker.as_str()),
+            turn: setup.dial_turns.at(&placement.name),
         }
+    }
+
+    /// The turn of the connections to the worker's runtime.
+    pub(super) fn turn(&self) -> &DialTurn {
+        &self.turn
     }
 
     /// The name of the container, job or pod of a runtime.

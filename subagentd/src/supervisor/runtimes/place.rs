@@ -24,6 +24,7 @@ use super::process::ExitWatch;
 use super::queued::{self, PlaceTurn};
 use super::stream::channels::TaskServing;
 use super::stream::mirror::Mirror;
+use super::stream::redial::{self, RedialPause};
 use super::stream::{DialCommand, EndProof, PlacedStream, StreamState};
 use super::submission;
 use crate::store::{Cursor, WorkerRow};
@@ -31,14 +32,6 @@ use crate::supervisor::shared::DaemonSettings;
 
 /// Delay between attempts to reach a live runtime on this machine.
 const RECONNECT: Duration = Duration::from_millis(250);
-/// The first delay before a broken stream is dialed again. It doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// The longest delay while the place answers. A command ends the delay.
-const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// The shortest and longest delay while the place does not answer.
-const FIRST_UNREACHED_PAUSE: Duration = Duration::from_secs(1);
-const LAST_UNREACHED_PAUSE: Duration = Duration::from_secs(60);
-
 pub(crate) enum RuntimePlace {
     /// A child of the daemon, with its locks and journal in the worker's folder.
     Local,
@@ -61,7 +54,7 @@ pub(crate) struct PlacedRuntime {
     journal_lost: bool,
     /// Whether the owner accepted a second runtime: the next start ends the first one.
     supersedes: bool,
-    pause: Duration,
+    redial: RedialPause,
 }
 
 /// What a new stream begins with.
@@ -169,7 +162,7 @@ impl RuntimePlace {
                 guard_gone: row.incarnation == 0,
                 journal_lost: false,
                 supersedes: false,
-                pause: FIRST_PAUSE,
+                redial: RedialPause::new(),
             })),
         }
     }
@@ -195,6 +188,12 @@ impl RuntimePlace {
             Self::Local => Ok(None),
             Self::Placed(placed) => placed.carrier.token(),
         }
+    }
+
+    /// Returns how much earlier the clock there is, in milliseconds, as far as the place has said.
+    pub(crate) fn clock_offset(&self) -> i64 {
+        let Self::Placed(placed) = self else { return 0 };
+        placed.stream.as_ref().map_or(0, |stream| stream.state().borrow().clock_offset)
     }
 
     /// Whether pids of the runtime mean nothing outside of its place.
@@ -289,19 +288,22 @@ impl RuntimePlace {
         matches!(self, Self::Placed(_))
     }
 
+    /// A client waits for the place: its connection does not wait for those of other workers.
+    pub(crate) fn hurry(&self) {
+        if let Self::Placed(placed) = self
+            && !placed.is_greeted()
+        {
+            placed.carrier.turn().hurry();
+        }
+    }
+
     /// Returns the delay before the next connection.
     pub(crate) fn next_pause(&mut self) -> Duration {
         match self {
             Self::Local => RECONNECT,
             Self::Placed(placed) => {
                 let away = placed.carrier.elsewhere().is_some() && !placed.is_greeted();
-                let (shortest, longest) = match away {
-                    true => (FIRST_UNREACHED_PAUSE, LAST_UNREACHED_PAUSE),
-                    false => (FIRST_PAUSE, LAST_PAUSE),
-                };
-                let pause = placed.pause.clamp(shortest, longest);
-                placed.pause = pause.saturating_mul(2).min(longest);
-                if away { spread(pause, &placed.worker) } else { pause }
+                placed.redial.next(away, &placed.worker)
             }
         }
     }
@@ -309,22 +311,22 @@ impl RuntimePlace {
     /// Returns the longest delay before another look for the proof that nothing is left.
     pub(crate) fn pause_of_proof(&self) -> Duration {
         match self {
-            Self::Placed(placed) if !placed.is_greeted() => LAST_UNREACHED_PAUSE,
-            Self::Local | Self::Placed(_) => LAST_PAUSE,
+            Self::Placed(placed) if !placed.is_greeted() => redial::LAST_UNREACHED,
+            Self::Local | Self::Placed(_) => redial::LAST,
         }
     }
 
     /// The runtime has answered.
     pub(crate) fn answered(&mut self) {
         if let Self::Placed(placed) = self {
-            placed.pause = FIRST_PAUSE;
+            placed.redial.answered();
         }
     }
 
     /// The place has answered.
     pub(crate) fn greeted(&mut self) {
         if let Self::Placed(placed) = self {
-            placed.pause = placed.pause.min(LAST_PAUSE);
+            placed.redial.greeted();
         }
     }
 
@@ -363,6 +365,7 @@ impl PlacedRuntime {
             Err(error) => Submitted::NotSent(error.into()),
         };
         if matches!(submitted, Submitted::Started { .. }) {
+            self.carrier.turn().hurry();
             self.supersedes = false;
         }
         if matches!(submitted, Submitted::NotSent(_) | Submitted::NotReached(_)) {
@@ -476,18 +479,10 @@ impl PlacedRuntime {
             }
         };
         let serving = self.serving.clone();
-        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving)?;
+        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving, self.carrier.turn())?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
     }
-}
-
-/// Returns 50 to 100 % of a delay, always the same part for a worker. So the workers of a host that
-/// was lost do not all dial at the same moment.
-fn spread(pause: Duration, worker: &WorkerId) -> Duration {
-    let last = worker.as_str().bytes().rev().take(2);
-    let sum = last.fold(0, |sum: u32, byte| sum.wrapping_mul(16).wrapping_add(u32::from(byte)));
-    pause * (256 + sum % 256) / 512
 }
 
 /// Returns the command socket of a worker. On another machine it is only for display.
@@ -527,23 +522,5 @@ pub(crate) fn log_path(setup: &DaemonSettings, placement: Option<&Placement>, wo
     match placement {
         None => setup.state_dir.join("runtimes").join(format!("{worker}.log")),
         Some(placement) => root_of(placement, setup).join(worker).join(PLACED_LOG),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn workers_do_not_dial_at_the_same_moment() {
-        let pauses = (0..64_u8).map(|number| {
-            let worker = WorkerId::from_random([0, 0, 0, 0, number]);
-            let pause = spread(FIRST_UNREACHED_PAUSE, &worker);
-            assert!((FIRST_UNREACHED_PAUSE / 2..=FIRST_UNREACHED_PAUSE).contains(&pause), "{pause:?}");
-            pause
-        });
-        assert!(pauses.collect::<HashSet<_>>().len() > 32);
     }
 }

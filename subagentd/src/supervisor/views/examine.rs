@@ -11,7 +11,7 @@ use crate::store::{Cursor, WorkerRow, gaps, known_workers, workers};
 use crate::supervisor::Supervisor;
 use crate::supervisor::runtimes::journal;
 
-/// Time limit of SQLite's checks. A larger database is reported as partially examined.
+/// Time limit of the database's own checks. A larger database is reported as partially examined.
 const CHECKS: Duration = Duration::from_secs(10);
 
 /// Stored facts of a worker beside its row.

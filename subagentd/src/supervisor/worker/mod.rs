@@ -27,11 +27,15 @@ use std::time::Duration;
 
 pub(super) use child_cancel::broken;
 pub(super) use handle::ActorHandle;
+#[cfg(test)]
+pub(crate) use ingest::batch::is_progress;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::records::{SessionUpdates, input};
 pub(super) use message::{
     ActorMessage, Also, ChangeRequest, ChildCancel, LimitOrder, Respond, RevivalOutcome, SetOrder,
 };
+#[cfg(test)]
+pub(crate) use runtime::reach::REPORT_AFTER;
 pub(super) use runtime::revival::Revival;
 pub(super) use snapshot::Snapshot;
 

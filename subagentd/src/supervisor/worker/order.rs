@@ -24,6 +24,7 @@ pub(super) async fn carry_out(actor: &mut Actor, order: ChangeRequest) {
     if let Some(runtime) = &mut actor.runtime.live {
         // Also for one that changes nothing, such as a second stop.
         runtime.dial_now();
+        actor.runtime.place.hurry();
     }
     let ChangeRequest { owner, key, input, respond, also, environment, reply } = order;
     let result = decide_and_store(actor, owner, key, input, respond, also, environment).await;

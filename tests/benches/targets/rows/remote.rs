@@ -13,11 +13,13 @@ use crate::Bench;
 use crate::world::{BenchWorld, idle_for, sync};
 
 const MISSING: &str = "openssh-server is missing";
+const NO_NETWORK: &str = "openssh-server or iproute2 is missing, or no namespace can be made";
 /// Events a second of a worker whose events are timed.
 const RATE: u64 = 100;
 /// Time limit for the news that a host is there or not.
 const LIMIT: Duration = Duration::from_secs(300);
-const ON: [&str; 2] = ["--on", "there"];
+const THERE: &str = "there";
+const ON: [&str; 2] = ["--on", THERE];
 /// The number of hosts of a fleet.
 const HOSTS: usize = 4;
 
@@ -34,7 +36,7 @@ impl RemoteWorld {
         let host = SshHost::start(&world.sandbox)?;
         host.share_connections();
         world.sandbox.init();
-        let worker = start(&world);
+        let worker = start_on(&world, THERE);
         Some(Self { world, host, worker })
     }
 
@@ -44,9 +46,9 @@ impl RemoteWorld {
     }
 }
 
-/// Starts a worker there and returns its id.
-fn start(world: &BenchWorld) -> String {
-    let (_, data) = world.timed(&[&["worker", "start", "--launcher", "fast"][..], &ON].concat());
+/// Starts a worker at this placement and returns its id.
+fn start_on(world: &BenchWorld, place: &str) -> String {
+    let (_, data) = world.timed(&["worker", "start", "--launcher", "fast", "--on", place]);
     data["workerId"].as_str().unwrap().to_owned()
 }
 
@@ -96,14 +98,16 @@ pub(crate) fn ssh(bench: &Bench) -> Row {
 }
 
 pub(crate) fn unreachable(bench: &Bench) -> Row {
-    let mut row = Row::new("unreachable", "200 workers on a host that was switched off");
+    let mut row = Row::new("unreachable", "200 workers on 200 hosts that do not answer any more");
     let (lists, sends) = ("`worker list` below 30 ms", "`send` to another worker at most 1.5 times as long");
-    let Some(mut remote) = RemoteWorld::begin() else {
-        [lists, sends].into_iter().for_each(|wanted| row.unmeasured(wanted, MISSING));
+    let world = BenchWorld::empty();
+    let Some(host) = SshHost::start_in_network(&world.sandbox) else {
+        [lists, sends].into_iter().for_each(|wanted| row.unmeasured(wanted, NO_NETWORK));
         return row;
     };
-    let world = &remote.world;
     let count = bench.pick(200, 3);
+    host.place_as_several(&world.sandbox, count as usize);
+    world.sandbox.init();
     let local = world.start();
     let daemon = world.sandbox.daemon().pid;
     let proportional = || {
@@ -111,9 +115,8 @@ pub(crate) fn unreachable(bench: &Bench) -> Row {
         memory(daemon).expect("a live process").proportional as f64
     };
     let before = proportional();
-    let mut there = vec![remote.worker.clone()];
-    there.extend((1..count).map(|_| start(world)));
-    let of_one = (proportional() - before) / f64::from(count - 1);
+    let there: Vec<String> = (1..=count).map(|number| start_on(&world, &format!("there-{number}"))).collect();
+    let of_one = (proportional() - before) / f64::from(count);
     row.figure("memory of the daemon for each worker there", Unit::Kilobytes, &[of_one]);
     let of_client = |process: &Process| memory(process.pid).map_or(0.0, |memory| memory.proportional as f64);
     let clients = Process::find(daemon).expect("the daemon").children();
@@ -123,10 +126,10 @@ pub(crate) fn unreachable(bench: &Bench) -> Row {
         Unit::Kilobytes,
         &[clients / f64::from(count)],
     );
-    let turns = |world: &BenchWorld| world.send_to_all(&there, "!stream 1") / 1000.0;
-    row.figure(format!("a turn of all {count} at once"), Unit::Seconds, &[turns(world)]);
+    let turns = || world.send_to_all(&there, "!stream 1") / 1000.0;
+    row.figure(format!("a turn of all {count} at once"), Unit::Seconds, &[turns()]);
     world.sandbox.kill_daemon();
-    row.figure("the same after the daemon was killed", Unit::Seconds, &[turns(world)]);
+    row.figure("the same after the daemon was killed", Unit::Seconds, &[turns()]);
     let daemon = world.sandbox.daemon().pid;
     let times = bench.pick(50, 3);
     let timed = || {
@@ -138,11 +141,11 @@ pub(crate) fn unreachable(bench: &Bench) -> Row {
     row.figure(format!("`worker list`, {count} workers there"), Unit::Millis, &list);
     let reached = row.figure("`send` to a worker here", Unit::Millis, &send).median;
 
-    remote.host.end_server();
+    host.lose_packets();
     wait_until("the news that nothing answers", LIMIT, || (unreached(&world.sandbox) == count).then_some(()));
     let (list, send) = timed();
-    let list = row.figure("`worker list` while the host is off", Unit::Millis, &list).median;
-    let send = row.figure("`send` to a worker here while the host is off", Unit::Millis, &send).median;
+    let list = row.figure("`worker list` while no host answers", Unit::Millis, &list).median;
+    let send = row.figure("`send` to a worker here while no host answers", Unit::Millis, &send).median;
     row.at_most(lists, Unit::Millis, 30.0, list);
     row.at_most(sends, Unit::Times, 1.5, send / reached);
     let used = || cpu_time(daemon).expect("a live process").as_secs_f64();
@@ -151,8 +154,11 @@ pub(crate) fn unreachable(bench: &Bench) -> Row {
     let share = (used() - begun) / seconds as f64 * 100.0;
     row.figure(format!("CPU of the daemon in {seconds} s of that"), Unit::Percent, &[share]);
 
-    remote.host.restart_server(&world.sandbox);
-    remote.finish();
+    host.find_packets();
+    wait_until("the news that all answer", LIMIT, || (unreached(&world.sandbox) == 0).then_some(()));
+    host.cut();
+    world.finish();
+    drop(host);
     row
 }
 
@@ -162,7 +168,7 @@ pub(crate) fn fleet(bench: &Bench) -> Row {
     let wanted = "the daemon within 200 MiB";
     let world = BenchWorld::empty();
     let Some(hosts) = SshHost::start_several(&world.sandbox, HOSTS) else {
-        row.unmeasured(wanted, "openssh-server or iproute2 is missing, or no namespace can be made");
+        row.unmeasured(wanted, NO_NETWORK);
         return row;
     };
     hosts.iter().for_each(SshHost::share_connections);
@@ -171,12 +177,7 @@ pub(crate) fn fleet(bench: &Bench) -> Row {
     let started: Vec<Vec<String>> = std::thread::scope(|scope| {
         let on = |host| {
             let (world, name) = (&world, format!("there-{host}"));
-            let args = ["worker", "start", "--launcher", "fast", "--on", &name].map(str::to_owned);
-            scope.spawn(move || {
-                let args: Vec<&str> = args.iter().map(String::as_str).collect();
-                let start = |_| world.timed(&args).1["workerId"].as_str().unwrap().to_owned();
-                (0..count / HOSTS).map(start).collect()
-            })
+            scope.spawn(move || (0..count / HOSTS).map(|_| start_on(world, &name)).collect())
         };
         let threads: Vec<_> = (1..=HOSTS).map(on).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

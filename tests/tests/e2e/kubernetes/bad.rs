@@ -1,9 +1,12 @@
 //! What can be wrong with a cluster: each has a code and advice, and leaves no pod.
 
-use serde_json::{Value, json};
-use subagent_tests::harness::TestSandbox;
+use std::fs;
+use std::os::unix::fs::symlink;
 
-use super::cluster::Kubernetes;
+use serde_json::{Value, json};
+use subagent_tests::harness::{TestLauncher, TestSandbox, wait_until};
+
+use super::cluster::{DEADLINE, Kubernetes};
 use super::pods::BARE_IMAGE;
 
 /// Starts a worker there in vain, returns the error and removes the worker.
@@ -51,6 +54,32 @@ fn what_is_missing_in_a_cluster_is_named() {
     assert!(cluster.pods.pods().is_empty(), "{:?}", cluster.pods.pods());
     let worker = sandbox.start_on("pods");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_only_this_machine_has_is_named_and_leaves_no_pod() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    let bin = sandbox.file("bin");
+    fs::create_dir(&bin).unwrap();
+    symlink(sandbox.executable("subagent"), bin.join("agent-of-this-machine")).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    // An image is only a search path, so a pod does not have this folder.
+    sandbox.set_env("PATH", format!("{}:{path}", bin.display()));
+    sandbox.launcher("demo", TestLauncher::new("agent-of-this-machine", ["demo-agent"]));
+    sandbox.init();
+    let error = refused(&sandbox, "BACKEND_LAUNCHER");
+    assert!(error["message"].as_str().unwrap().contains("agent-of-this-machine"), "{error}");
+    let details = &error["details"];
+    assert_eq!((&details["launcher"], &details["placement"]), (&json!("demo"), &json!("pods")), "{error}");
+    assert!(details["recommendedAction"].as_str().unwrap().contains("install it there"), "{error}");
+    cluster.wait_for_none();
+    wait_until("the end of everything there", DEADLINE, || {
+        sandbox.processes().iter().all(|one| one.name == "subagentd").then_some(())
+    });
+    // Here it is found.
+    let _ = sandbox.start("demo");
     sandbox.finish();
 }
 

@@ -1,10 +1,20 @@
-//! Turns of a worker in a pod, while its pod, the daemon and the API server die.
+//! Turns of a worker in a pod, while its pod, its stream, the daemon and the API server die.
 
 use serde_json::json;
+use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::api::TOKEN;
 use super::cluster::{DEADLINE, Kubernetes};
+
+/// Returns the `kubectl exec` below the daemon that carries the stream of a worker.
+fn client_of_stream(sandbox: &TestSandbox, worker: &str) -> Process {
+    let dials = format!(" dial {worker}");
+    wait_until("the client of the stream", DEADLINE, || {
+        let clients = sandbox.daemon().children();
+        clients.into_iter().find(|one| one.command_line().ends_with(&dials))
+    })
+}
 
 #[test]
 fn a_turn_with_a_question_works_in_a_pod_and_leaves_nothing() {
@@ -72,6 +82,32 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_pod_again() {
     let ends = sandbox.number("SELECT count(*) FROM events WHERE type = 'turn.completed'");
     assert_eq!((ends, cluster.pods.created().len()), (1, 1));
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_turn_goes_on_while_the_client_of_its_stream_is_killed() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let gate = sandbox.gate("turn");
+    let touched = sandbox.file_name("touched");
+    let text = format!("!say begun\n!touch {touched}\n{}\n!say done", gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &text);
+    sandbox.wait_for_prompt(1);
+    wait_until("the middle of the turn", DEADLINE, || (sandbox.touches("touched") == 1).then_some(()));
+    let killed = client_of_stream(&sandbox, &worker);
+    assert!(killed.name.starts_with("kubectl"), "{killed:?}");
+    sandbox.kill(&killed);
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_ne!(client_of_stream(&sandbox, &worker).pid, killed.pid);
+    let count = |kind: &str| sandbox.number(&format!("SELECT count(*) FROM events WHERE type = '{kind}'"));
+    assert_eq!((count("turn.completed"), count("runtime.turn_dispatching")), (1, 1));
+    assert_eq!((sandbox.touches("touched"), cluster.pods.created().len()), (1, 1));
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    cluster.wait_for_none();
     sandbox.finish();
 }
 

@@ -1,12 +1,12 @@
 //! What can be wrong with a container: each has a code and advice, and leaves no container.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::TestSandbox;
+use subagent_tests::harness::{TestLauncher, TestSandbox, wait_until};
 
-use super::engine::Podman;
+use super::engine::{DEADLINE, Podman};
 
 /// Starts a worker there in vain, returns the error and removes the worker.
 fn refused(sandbox: &TestSandbox, code: &str) -> Value {
@@ -44,6 +44,41 @@ fn what_is_missing_in_a_container_is_named() {
     podman.place(&sandbox, json!({}));
     let worker = sandbox.start_on("box");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_only_this_machine_has_is_named_and_leaves_no_container() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    let bin = sandbox.file("bin");
+    fs::create_dir(&bin).unwrap();
+    symlink(sandbox.executable("subagent"), bin.join("agent-of-this-machine")).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    sandbox.set_env("PATH", format!("{}:{path}", bin.display()));
+    // Without the folder of the executables. The runtime is mounted by itself.
+    let shared = sandbox.path().to_str().unwrap().to_owned();
+    podman.place(&sandbox, json!({"mounts": [".:/work", "/usr:/usr:ro", format!("{shared}:{shared}")]}));
+    sandbox.init();
+    for (launcher, program) in [
+        (sandbox.demo_agent(&[]), sandbox.executable("subagent")),
+        (TestLauncher::new("agent-of-this-machine", ["demo-agent"]), "agent-of-this-machine".to_owned()),
+    ] {
+        sandbox.launcher("demo", launcher);
+        let error = refused(&sandbox, "BACKEND_LAUNCHER");
+        assert!(error["message"].as_str().unwrap().contains(&program), "{program}: {error}");
+        let details = &error["details"];
+        assert_eq!((&details["launcher"], &details["placement"]), (&json!("demo"), &json!("box")), "{error}");
+        assert!(details["recommendedAction"].as_str().unwrap().contains("install it there"), "{error}");
+        assert!(podman.containers().is_empty());
+        let folder = sandbox.state_dir().join("placed").join(details["workerId"].as_str().unwrap());
+        wait_until("the removal of the folder", DEADLINE, || (!folder.exists()).then_some(()));
+        wait_until("the end of everything there", DEADLINE, || {
+            sandbox.processes().iter().all(|one| one.name == "subagentd").then_some(())
+        });
+    }
+    // Here it is found.
+    let _ = sandbox.start("demo");
     sandbox.finish();
 }
 

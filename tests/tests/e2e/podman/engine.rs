@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{TestSandbox, say, wait_while};
 use tempfile::TempDir;
 
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-pub(super) struct Podman {
+pub(crate) struct Podman {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     config: PathBuf,
@@ -28,7 +28,7 @@ impl Podman {
     /// # Panics
     ///
     /// If there is none with `SUBAGENT_REQUIRE_PODMAN`.
-    pub(super) fn prepare(sandbox: &mut TestSandbox) -> Option<Self> {
+    pub(crate) fn prepare(sandbox: &mut TestSandbox) -> Option<Self> {
         let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
         if !(is_there("podman") && is_there("runc")) {
             let missing = "podman or runc is missing: workers in containers are not tested";
@@ -66,7 +66,7 @@ impl Podman {
     }
 
     /// Writes the placement `box` with these keys into the config file of the sandbox's user.
-    pub(super) fn place(&self, sandbox: &TestSandbox, keys: Value) {
+    pub(crate) fn place(&self, sandbox: &TestSandbox, keys: Value) {
         // A container cannot have higher limits than this process; podman asks for the highest.
         let (_, files) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         let files = files.min(1 << 16);
@@ -99,7 +99,7 @@ impl Podman {
     }
 
     /// The output of a command of podman.
-    pub(super) fn run(&self, words: &[&str]) -> String {
+    pub(crate) fn run(&self, words: &[&str]) -> String {
         let command = self.command();
         let output = Command::new(&command[0])
             .args(&command[1..])
@@ -112,16 +112,30 @@ impl Podman {
     }
 
     /// The names of all containers.
-    pub(super) fn containers(&self) -> Vec<String> {
+    pub(crate) fn containers(&self) -> Vec<String> {
         self.run(&["ps", "--all", "--format", "{{.Names}}"]).lines().map(str::to_owned).collect()
     }
 }
 
 impl Podman {
     /// The numbers of a worker's runtimes that have a container.
-    pub(super) fn numbers(&self, worker: &str) -> Vec<u64> {
+    pub(crate) fn numbers(&self, worker: &str) -> Vec<u64> {
         let number = |name: &String| name.split_once(&format!("-{worker}-"))?.1.parse().ok();
         self.containers().iter().filter_map(number).collect()
+    }
+}
+
+impl Podman {
+    /// The name of a container that runs.
+    pub(crate) fn running(&self) -> Option<String> {
+        self.run(&["ps", "--format", "{{.Names}}"]).lines().next().map(str::to_owned)
+    }
+
+    /// Kills a container, unless it has ended.
+    pub(crate) fn kill(&self, name: &str) {
+        let command = self.command();
+        let mut kill = Command::new(&command[0]);
+        let _ = kill.args(&command[1..]).args(["kill", name]).env("CONTAINERS_CONF", &self.config).output();
     }
 }
 

@@ -15,12 +15,12 @@ use subagent_tests::harness::process::{self, Process};
 use subagent_tests::harness::{TestSandbox, say, wait_until, wait_while};
 use tempfile::TempDir;
 
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// Number of pairs of ports that are tried: another process may take a free one first.
 const PORTS: usize = 5;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/engines/slurm.sh");
 
-pub(super) struct Slurm {
+pub(crate) struct Slurm {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     munged: Child,
@@ -35,7 +35,7 @@ impl Slurm {
     /// # Panics
     ///
     /// If there is none with `SUBAGENT_REQUIRE_SLURM`.
-    pub(super) fn start(sandbox: &mut TestSandbox) -> Option<Self> {
+    pub(crate) fn start(sandbox: &mut TestSandbox) -> Option<Self> {
         let parts = [
             "/usr/sbin/munged",
             "/usr/sbin/slurmctld",
@@ -70,12 +70,12 @@ impl Slurm {
     }
 
     /// The folder of the placed workers.
-    pub(super) fn placed(sandbox: &TestSandbox) -> PathBuf {
+    pub(crate) fn placed(sandbox: &TestSandbox) -> PathBuf {
         sandbox.file("shared")
     }
 
     /// Writes the placement `cluster` with these keys into the config file of the sandbox's user.
-    pub(super) fn place(&self, sandbox: &TestSandbox, keys: Value) {
+    pub(crate) fn place(&self, sandbox: &TestSandbox, keys: Value) {
         let id = sandbox.path().file_name().unwrap().to_str().unwrap();
         let home = sandbox.file("home-of-nodes");
         fs::create_dir_all(&home).unwrap();
@@ -101,31 +101,31 @@ impl Slurm {
     }
 
     /// Runs a client of Slurm.
-    pub(super) fn try_run(&self, words: &[&str]) -> ProcessOutput {
+    pub(crate) fn try_run(&self, words: &[&str]) -> ProcessOutput {
         client(self.folder.path(), words)
     }
 
     /// The output of a client of Slurm.
-    pub(super) fn run(&self, words: &[&str]) -> String {
+    pub(crate) fn run(&self, words: &[&str]) -> String {
         let output = self.try_run(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// The names of all jobs that have not ended, with their states.
-    pub(super) fn jobs(&self) -> Vec<(String, String)> {
+    pub(crate) fn jobs(&self) -> Vec<(String, String)> {
         let listed = self.run(&["squeue", "--noheader", "--format=%j %T"]);
         listed.lines().filter_map(|line| line.split_once(' ')).map(|(n, s)| (n.into(), s.into())).collect()
     }
 
     /// The names of all jobs that the cluster remembers, with their states.
-    pub(super) fn past_jobs(&self) -> Vec<(String, String)> {
+    pub(crate) fn past_jobs(&self) -> Vec<(String, String)> {
         let listed = self.run(&["squeue", "--noheader", "--states=all", "--format=%j %T"]);
         listed.lines().filter_map(|line| line.split_once(' ')).map(|(n, s)| (n.into(), s.into())).collect()
     }
 
     /// The job of a worker's runtime that runs or waits.
-    pub(super) fn job_of(&self, worker: &str, number: u64) -> String {
+    pub(crate) fn job_of(&self, worker: &str, number: u64) -> String {
         let ends = format!("-{worker}-{number}");
         wait_until("the job of a worker", DEADLINE, || {
             self.jobs().into_iter().map(|(name, _)| name).find(|name| name.ends_with(&ends))
@@ -133,7 +133,7 @@ impl Slurm {
     }
 
     /// Fills all nodes with a job, and returns its id.
-    pub(super) fn fill(&self) -> String {
+    pub(crate) fn fill(&self) -> String {
         let words = ["sbatch", "--parsable", "--exclusive", "--output=/dev/null", "--wrap=exec sleep 600"];
         let job = self.run(&words).trim().to_owned();
         wait_until("the job that fills the node", DEADLINE, || {
@@ -144,12 +144,12 @@ impl Slurm {
     }
 
     /// Kills the controller, which keeps its state.
-    pub(super) fn kill_controller(&mut self) {
+    pub(crate) fn kill_controller(&mut self) {
         // Its helper ends with it.
         ended(self.controller.take(), Signal::SIGKILL);
     }
 
-    pub(super) fn start_controller(&mut self) {
+    pub(crate) fn start_controller(&mut self) {
         self.controller = Some(daemon(self.folder.path(), "slurmctld"));
         let path = self.folder.path();
         wait_until("the controller", DEADLINE, || {
@@ -157,8 +157,28 @@ impl Slurm {
         });
     }
 
+    /// Lets the cluster forget jobs soon after their end.
+    pub(crate) fn forget_soon(&self) {
+        let config = fs::read_to_string(self.config()).unwrap();
+        fs::write(self.config(), config.replace("MinJobAge=300", "MinJobAge=2")).unwrap();
+        let _ = self.run(&["scontrol", "reconfigure"]);
+    }
+
+    /// Drains the node, or lets it take jobs again.
+    pub(crate) fn update_node(&self, state: &str) {
+        let node = self.run(&["sinfo", "--noheader", "--format=%n"]);
+        let words = [format!("nodename={}", node.trim()), format!("state={state}")];
+        let is_so =
+            || self.run(&["sinfo", "--noheader", "--format=%T"]).contains("drain") == (state == "drain");
+        wait_until("another state of the node", DEADLINE, || {
+            // A node whose daemon starts has no state that can be changed.
+            let _ = self.try_run(&["scontrol", "update", &words[0], &words[1], "reason=test"]);
+            is_so().then_some(())
+        });
+    }
+
     /// Kills the daemon of the node, and starts it again. Jobs go on.
-    pub(super) fn restart_node(&mut self) {
+    pub(crate) fn restart_node(&mut self) {
         ended(self.node.take(), Signal::SIGKILL);
         self.node = Some(daemon(self.folder.path(), "slurmd"));
     }

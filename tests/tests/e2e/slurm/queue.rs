@@ -130,12 +130,7 @@ fn a_drained_node_ends_its_turn_and_takes_no_other_worker() {
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&first, &format!("!say begun\n{}\n!say done", gate.directive()));
     sandbox.wait_for_prompt(1);
-    let node = slurm.run(&["sinfo", "--noheader", "--format=%n"]).trim().to_owned();
-    let update = |state: &str| {
-        let name = format!("nodename={node}");
-        slurm.run(&["scontrol", "update", &name, &format!("state={state}"), "reason=test"])
-    };
-    let _ = update("drain");
+    slurm.update_node("drain");
     let (second, _) = waiting(&sandbox);
     wait_until("the reason", DEADLINE, || {
         let reason = sandbox.show(&second)["pending"]["reason"].as_str()?.to_lowercase();
@@ -144,7 +139,7 @@ fn a_drained_node_ends_its_turn_and_takes_no_other_worker() {
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     let _ = sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
-    let _ = update("resume");
+    slurm.update_node("resume");
     wait_until("the start of the second worker", DEADLINE, || {
         (sandbox.show(&second)["state"] == "idle").then_some(())
     });

@@ -1,4 +1,4 @@
-//! Turns of a worker in a job, while its job, the daemon and the cluster's daemons die.
+//! Turns of a worker in a job, while its job, its stream, the daemon and the cluster's daemons die.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -6,6 +6,15 @@ use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::cluster::{DEADLINE, Slurm};
+
+/// Returns the client of Slurm below the daemon that carries the stream of a worker.
+fn client_of_stream(sandbox: &TestSandbox, worker: &str) -> Process {
+    let dials = format!(" dial {worker}");
+    wait_until("the client of the stream", DEADLINE, || {
+        let clients = sandbox.daemon().children();
+        clients.into_iter().find(|one| one.command_line().ends_with(&dials))
+    })
+}
 
 #[test]
 fn a_turn_with_a_question_works_in_a_job_and_leaves_nothing() {
@@ -96,6 +105,35 @@ fn a_turn_that_ended_while_no_daemon_was_there_is_read_after_the_end_of_its_job(
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     assert_eq!(slurm.past_jobs().len(), 2);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_turn_goes_on_while_the_client_of_its_stream_is_killed() {
+    let mut sandbox = TestSandbox::new();
+    let Some(slurm) = Slurm::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("cluster");
+    let gate = sandbox.gate("turn");
+    let touched = sandbox.file_name("touched");
+    let text = format!("!say begun\n!touch {touched}\n{}\n!say done", gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &text);
+    sandbox.wait_for_prompt(1);
+    wait_until("the middle of the turn", DEADLINE, || (sandbox.touches("touched") == 1).then_some(()));
+    let runtime = sandbox.runtime(&worker);
+    let killed = client_of_stream(&sandbox, &worker);
+    assert_eq!(killed.name, "srun", "{killed:?}");
+    sandbox.kill(&killed);
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_ne!(client_of_stream(&sandbox, &worker).pid, killed.pid);
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
+    let count = |kind: &str| sandbox.number(&format!("SELECT count(*) FROM events WHERE type = '{kind}'"));
+    assert_eq!((count("turn.completed"), count("runtime.turn_dispatching")), (1, 1));
+    assert_eq!((sandbox.touches("touched"), slurm.past_jobs().len()), (1, 1));
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    // It has the step of the killed client too.
+    wait_until("the end of the job", DEADLINE, || slurm.jobs().is_empty().then_some(()));
     sandbox.finish();
 }
 

@@ -2,13 +2,27 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{SshHost, TestSandbox};
+use subagent_tests::harness::{Output, SshHost, TestSandbox, wait_until};
+
+/// Time limit of a client's question.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Time within which a host that wants a password is reported. A client that asks for it is ended
+/// later.
+const REPORTED: Duration = Duration::from_secs(15);
 
 /// Starts a worker there in vain, returns the error and removes the worker.
 fn refused(sandbox: &TestSandbox, code: &str) -> Value {
-    let error = sandbox.try_start_on("there").error(code);
+    error_of_start(sandbox, &sandbox.try_start_on("there"), code)
+}
+
+/// Returns the error of a start, and removes its worker.
+fn error_of_start(sandbox: &TestSandbox, started: &Output, code: &str) -> Value {
+    let error = started.error(code);
     if let Some(worker) = error["details"]["workerId"].as_str() {
         // Nothing was started, so nothing has to be proved there.
         let _ = sandbox.run(&["worker", "rm", "--force", worker]).data_of("worker.removed");
@@ -35,6 +49,55 @@ fn a_host_that_does_not_let_us_in_is_named_with_what_the_client_said() {
     host.place(&sandbox, json!({"host": "127.0.0.1", "args": ["-F", "/dev/null", "-p", "1"]}));
     let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
     assert_eq!(error["details"]["reason"], "network", "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_host_that_wants_a_password_is_refused_without_a_question() {
+    let mut sandbox = TestSandbox::new();
+    let Some(mut host) = SshHost::start(&sandbox) else { return };
+    host.offer_passwords(&sandbox);
+    // The client would run this script for the question, and wait for it.
+    let (script, asked) = (sandbox.file("ask-password"), sandbox.file("asked"));
+    fs::write(&script, format!("#!/bin/sh\necho \"$1\" >> {}\nexec sleep 600\n", asked.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox.set_env("SSH_ASKPASS", &script);
+    sandbox.set_env("SSH_ASKPASS_REQUIRE", "force");
+    // It does so without our options.
+    host.configure_client("other", "host");
+    let entry = host.entry(&sandbox);
+    let options = entry["args"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let name = entry["host"].as_str().unwrap();
+    let client = sandbox.command("ssh").args(options).args([name, "true"]).spawn();
+    let question = wait_until("the question for a password", DEADLINE, || {
+        sandbox.processes().into_iter().find(|one| one.name == "sleep")
+    });
+    let _ = client.kill();
+    question.signal(Signal::SIGKILL);
+    fs::remove_file(&asked).unwrap();
+    // The commands of the daemon and of the CLI do not.
+    host.configure_client("user", "host");
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    host.configure_client("other", "host");
+    host.cut();
+    wait_until("the refusal of the stream", REPORTED, || {
+        let shown = sandbox.show(&worker);
+        shown["unreachable"]["reason"]["message"].as_str()?.contains("Permission denied").then_some(())
+    });
+    let started = sandbox.try_start_on("there");
+    let log = sandbox.run(&["logs", &worker]);
+    let check = sandbox.run(&["placement", "check", "there"]);
+    for output in [&started, &log, &check] {
+        let error = output.error("PLACEMENT_UNREACHABLE");
+        assert_eq!(error["details"]["reason"], "login", "{error}");
+        assert!(output.elapsed < REPORTED, "{output}");
+    }
+    let _ = error_of_start(&sandbox, &started, "PLACEMENT_UNREACHABLE");
+    assert!(!asked.exists(), "{}", fs::read_to_string(&asked).unwrap_or_default());
+    host.configure_client("user", "host");
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
 

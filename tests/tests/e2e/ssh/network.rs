@@ -74,23 +74,48 @@ fn a_half_open_connection_is_noticed_and_loses_nothing() {
     sandbox.finish();
 }
 
-#[test]
-fn a_slow_network_that_loses_packets_loses_no_event() {
+/// Streams over a network that is bad in this way, and that ends the connections in the middle.
+fn stream_over(worsen: impl FnOnce(&SshHost), cut: impl FnOnce(&SshHost)) {
     let mut sandbox = TestSandbox::new();
     let Some(host) = SshHost::start_in_network(&sandbox) else { return };
     let fast = sandbox.test_agent("fast-agent", &[]);
     sandbox.launcher("demo", fast);
     sandbox.init();
     let worker = sandbox.start_on("there");
-    host.slow_down_network("4mbit");
+    worsen(&host);
     let accepted = sandbox.send_no_wait(&worker, "!stream 20000");
     wait_until("half of the events", DEADLINE, || (sandbox.records().0 >= 10_000).then_some(()));
-    host.cut();
+    cut(&host);
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     let (all, distinct, highest) = sandbox.records();
     assert!(all == distinct && all == highest && all > 20_000, "{all} {distinct} {highest}");
-    assert!(host.lost_packets() > 0, "it was not slow");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     host.cut();
     sandbox.finish();
+}
+
+#[test]
+fn a_slow_network_loses_no_event() {
+    stream_over(|host| host.slow_down_network("4mbit"), SshHost::cut);
+}
+
+#[test]
+fn a_network_that_loses_five_percent_of_all_packets_loses_no_event() {
+    let cut = |host: &SshHost| {
+        host.cut();
+        assert!(host.lost_packets() > 0, "no packet was lost");
+    };
+    stream_over(|host| host.lose_some_packets(5), cut);
+}
+
+#[test]
+fn what_arrives_half_a_minute_late_is_not_stored_again() {
+    let late = |host: &SshHost| {
+        let begun = Instant::now();
+        host.hang();
+        // Another connection has taken its place before.
+        wait_until("half a minute", DEADLINE, || (begun.elapsed() >= MINUTE / 2).then_some(()));
+        host.go_on();
+    };
+    stream_over(|_| {}, late);
 }

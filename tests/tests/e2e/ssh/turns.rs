@@ -3,15 +3,31 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 use subagent_tests::invariants::Recorder;
 
 /// Time limit of operations there.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Time within which the end of a server is reported: the ends of its connections are seen here.
+const REPORTED: Duration = Duration::from_secs(5);
+/// Number of failed attempts in a row after which the next one is planned.
+const ATTEMPTS: usize = 6;
+/// The shortest sum of the pauses between these attempts: half of 1, 2, 4, 8 and 16 s.
+const ATTEMPTED: Duration = Duration::from_secs(15);
+/// The shortest pause after them: half of 32 s.
+const PAUSE: Duration = Duration::from_secs(16);
+/// Time within which a host that is back answers a command.
+const ANSWERED: Duration = Duration::from_secs(5);
+
+/// Returns how many streams of the present daemon have ended, those that did not begin included.
+fn ended_streams(sandbox: &TestSandbox) -> usize {
+    let log = fs::read_to_string(sandbox.state_dir().join("logs/subagentd.log")).unwrap();
+    log.matches("a stream to a placed worker has ended").count()
+}
 
 #[test]
 fn a_turn_with_a_question_works_there_and_leaves_nothing() {
@@ -127,6 +143,74 @@ fn a_daemon_that_is_killed_in_a_turn_finds_it_again() {
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_turn_and_a_wait_go_on_while_the_server_is_down() {
+    let sandbox = TestSandbox::new();
+    let Some(mut host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    let runtime = sandbox.runtime(&worker);
+    let gate = sandbox.gate("turn");
+    let over = sandbox.file_name("over");
+    let text = format!("!say begun\n{}\n!touch {over}\n!say done", gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &text);
+    sandbox.wait_for_prompt(1);
+    let cursor = accepted["acceptedEventId"].as_str().unwrap();
+    let until = "turn.completed,turn.failed,turn.canceled";
+    let wait = ["wait", "--worker-id", &worker, "--from-event-id", cursor, "--until", until];
+    let mut waiting = sandbox.subagent(&wait).args(["--timeout-seconds", "0"]).deadline(3 * DEADLINE).spawn();
+    let follower = sandbox.follow(&worker);
+    let ended = Instant::now();
+    host.end_server();
+    follower.wait_line("the report", |line| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        (event["type"] == "worker.unreachable").then_some(())
+    });
+    let noticed = ended.elapsed();
+    assert!(noticed < REPORTED, "it took {noticed:?}");
+    let _ = follower.kill();
+    let shown = sandbox.show(&worker);
+    assert!(shown["unreachable"].is_object() && shown["state"] == "running", "{shown}");
+    gate.open();
+    wait_until("the end of the turn there", DEADLINE, || (sandbox.touches("over") == 1).then_some(()));
+    assert!(waiting.runs());
+    host.restart_server(&sandbox);
+    let end = waiting.output().data_of("event.matched");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let count = |kind: &str| sandbox.number(&format!("SELECT count(*) FROM events WHERE type = '{kind}'"));
+    wait_until("the report", DEADLINE, || (count("worker.reached") == 1).then_some(()));
+    assert_eq!((count("turn.completed"), count("runtime.turn_dispatching")), (1, 1));
+    assert_eq!((count("worker.unreachable"), sandbox.touches("over")), (1, 1));
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_host_that_is_back_is_dialed_at_once_when_a_command_asks() {
+    let sandbox = TestSandbox::new();
+    let Some(mut host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    assert_eq!(sandbox.send(&worker, "before")["assistantText"], "before");
+    let before = ended_streams(&sandbox);
+    let ended = Instant::now();
+    host.end_server();
+    // The first end is that of the stream that was open.
+    wait_until("the failed attempts", 2 * DEADLINE, || {
+        (ended_streams(&sandbox) > before + ATTEMPTS).then_some(())
+    });
+    let last = Instant::now();
+    assert!(last - ended > ATTEMPTED, "the pauses do not grow: {:?}", last - ended);
+    host.restart_server(&sandbox);
+    let sent = sandbox.sending(&worker, "hello").run();
+    assert_eq!(sent.data_of("turn.waited")["assistantText"], "hello");
+    assert!(sent.elapsed < ANSWERED, "{sent}");
+    assert!(last.elapsed() < PAUSE, "it may have been the planned attempt: {:?}", last.elapsed());
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }

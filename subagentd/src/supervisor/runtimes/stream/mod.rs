@@ -1,10 +1,13 @@
 //! A stream to a placed worker: owns the process of `dial`, writes the journal into the mirror, and
 //! carries frames. Must not decide what the end of a stream means.
 
+mod buffer;
 pub(crate) mod channels;
 mod ending;
 mod error_output;
 pub(crate) mod mirror;
+pub(crate) mod redial;
+pub(crate) mod turns;
 
 use std::io;
 use std::pin::Pin;
@@ -25,21 +28,25 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::supervisor::entropy;
+use buffer::ReadBuffer;
 use channels::{StreamChannels, TaskServing};
 pub(crate) use ending::fenced;
 pub(super) use ending::unreachable;
 use ending::{broken, check_protocol, ended, no_stream, silent};
 pub(super) use error_output::ErrorOutput;
 use mirror::MirrorWriter;
+use turns::{DialTurn, TakenTurn};
 
 /// Time without a message after which the place is asked for a sign of life. Each stream adds up to
 /// [`SPREAD`], so that many streams do not ask at once.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-const SPREAD: Duration = Duration::from_secs(3);
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(15);
+pub(crate) const SPREAD: Duration = Duration::from_secs(3);
+/// The largest difference of two clocks that is not corrected, in milliseconds.
+const CLOCKS_AGREE: i64 = 2000;
 /// Time limit of the sign of life. Then the stream is ended.
-const PONG_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const PONG_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a place that says much gets a sign of life. Others are asked for theirs before.
-const LONGEST_SILENCE: Duration = KEEPALIVE.saturating_add(SPREAD);
+pub(crate) const LONGEST_SILENCE: Duration = KEEPALIVE.saturating_add(SPREAD);
 const _: () = assert!(LONGEST_SILENCE.as_secs() < DAEMON_SILENCE.as_secs());
 
 /// What is proved about a worker's processes there.
@@ -64,6 +71,8 @@ pub(crate) struct StreamState {
     pub(crate) greeted: bool,
     /// The boot of the place's machine.
     pub(crate) boot_id: Option<String>,
+    /// How much earlier the clock there is than the clock here, in milliseconds; 0 if they agree.
+    pub(crate) clock_offset: i64,
     /// When the place was last heard. Watchers are not notified of it.
     pub(crate) heard: Option<Timestamp>,
     /// Why the stream has ended; `None` while it is open.
@@ -103,12 +112,16 @@ impl PlacedStream {
         open: StreamOpen,
         mirror: MirrorWriter,
         serving: Option<TaskServing>,
+        turn: &DialTurn,
     ) -> io::Result<(Self, DuplexStream)> {
         let (give_input, input) = oneshot::channel();
+        let taken = turn.now();
         let (dial, dialed) = match dial {
-            DialCommand::Known(command) => (None, Some(Dialed::spawn(command)?)),
-            DialCommand::Asked(command) => (Some(command), None),
+            DialCommand::Known(command) if taken.is_some() => (None, Some(Dialed::spawn(command)?)),
+            DialCommand::Known(command) => (Some(DialCommand::Known(command)), None),
+            asked @ DialCommand::Asked(_) => (Some(asked), None),
         };
+        let turn = turn.clone();
         let (ours, theirs) = tokio::io::duplex(CHUNK_BYTES);
         let (from_actor, to_actor) = split(ours);
         let (outgoing, messages) = mpsc::unbounded_channel();
@@ -118,17 +131,23 @@ impl PlacedStream {
         // A weak sender: the stream ends with the last sender of the actor.
         let (channels, of_channels) = StreamChannels::new(serving);
         let said = ErrorOutput::of(None);
-        let receiver = Receiver { mirror, to_actor, state, channels, asks: outgoing.downgrade(), said };
+        let asks = outgoing.downgrade();
+        let mut receiver = Receiver { mirror, to_actor, state, channels, asks, said, turn: None };
         let receives = async move {
+            receiver.turn = match taken {
+                Some(taken) => taken,
+                None => turn.wait().await,
+            };
+            let spawned = |command| {
+                let failed = |error: io::Error| unreachable("a client cannot be started", &error.to_string());
+                Dialed::spawn(command).map_err(failed)
+            };
             let dialed = match (dialed, dial) {
                 (Some(dialed), _) => Ok(dialed),
-                (None, Some(dial)) => match dial.await {
+                (None, Some(DialCommand::Known(command))) => spawned(command),
+                (None, Some(DialCommand::Asked(asked))) => match asked.await {
                     Ok(DialTarget::Vanished) => return receiver.vanished().await,
-                    Ok(DialTarget::Reached(command)) => {
-                        let failed =
-                            |error: io::Error| unreachable("a client cannot be started", &error.to_string());
-                        Dialed::spawn(*command).map_err(failed)
-                    }
+                    Ok(DialTarget::Reached(command)) => spawned(*command),
                     Err(error) => Err(error),
                 },
                 (None, None) => Err(unreachable("there is no command", "")),
@@ -204,6 +223,8 @@ struct Receiver {
     channels: StreamChannels,
     asks: mpsc::WeakUnboundedSender<StreamMessage>,
     said: ErrorOutput,
+    /// Until the place has answered.
+    turn: TakenTurn,
 }
 
 impl Receiver {
@@ -232,6 +253,7 @@ impl Receiver {
     }
 
     async fn end(mut self, why: Error) {
+        self.turn = None;
         tracing::warn!(error = %why, "a stream to a placed worker has ended");
         self.state.send_modify(|state| state.end = Some(why));
         // The other half may keep the stream open.
@@ -240,7 +262,7 @@ impl Receiver {
 
     async fn receive(&mut self, mut stdout: impl AsyncRead + Unpin, keepalive: Duration) -> Result<()> {
         let mut decoder = StreamDecoder::behind_banner();
-        let mut buffer = Vec::with_capacity(CHUNK_BYTES);
+        let mut buffer = ReadBuffer::new();
         loop {
             loop {
                 match decoder.next_message() {
@@ -249,8 +271,8 @@ impl Receiver {
                     Err(error) => return Err(no_stream(&error, decoder.banner(), &self.said)),
                 }
             }
-            buffer.clear();
-            if self.read(&mut stdout, &mut buffer, keepalive).await? == 0 {
+            buffer.renew();
+            if self.read(&mut stdout, &mut buffer.0, keepalive).await? == 0 {
                 return match decoder.banner() {
                     // The command has said why on its standard error.
                     None | Some([]) => Ok(()),
@@ -260,7 +282,7 @@ impl Receiver {
                     }
                 };
             }
-            decoder.feed(&buffer);
+            decoder.feed(&buffer.0);
         }
     }
 
@@ -311,9 +333,13 @@ impl Receiver {
             }
             StreamMessage::Control(StreamControl::ChannelEnd { channel }) => self.channels.is_ended(channel),
             StreamMessage::Control(StreamControl::Hello(hello)) => {
+                self.turn = None;
                 check_protocol(&hello)?;
+                let offset = hello.now.map_or(0, |now| entropy::now().0.saturating_sub(now.0));
                 self.state.send_modify(|state| {
                     (state.greeted, state.boot_id) = (true, Some(hello.boot_id));
+                    // The way of the message takes time too.
+                    state.clock_offset = if offset.abs() > CLOCKS_AGREE { offset } else { 0 };
                 });
             }
             StreamMessage::Control(StreamControl::Closed) => drop(self.to_actor.shutdown().await),
@@ -343,10 +369,10 @@ async fn send(
     mut frames: ReadHalf<DuplexStream>,
     mut of_channels: mpsc::Receiver<StreamMessage>,
 ) {
-    let mut buffer = Vec::with_capacity(CHUNK_BYTES);
+    let mut buffer = ReadBuffer::new();
     let mut connected = true;
     loop {
-        buffer.clear();
+        buffer.renew();
         let message = tokio::select! {
             // The first message is `open`.
             biased;
@@ -354,12 +380,12 @@ async fn send(
                 Some(message) => message,
                 None => return,
             },
-            read = frames.read_buf(&mut buffer), if connected => {
+            read = frames.read_buf(&mut buffer.0), if connected => {
                 connected = matches!(read, Ok(1..));
                 if !connected {
                     continue;
                 }
-                StreamMessage::Frames(buffer.clone())
+                StreamMessage::Frames(buffer.0.clone())
             }
             // Last: a command does not wait for what channels carry.
             Some(message) = of_channels.recv() => message,

@@ -271,10 +271,12 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
     };
     taken.next.worker.queue.gated |= actor.budgets.has_news();
     let mut number = from.number;
+    let clock_offset = actor.runtime.place.clock_offset();
     for (range, _) in records {
         let json = &bytes[range.clone()];
-        let record: JournalRecord<'_> = match serde_json::from_slice(json) {
-            Ok(record) => record,
+        let record: JournalRecord<'_> = match serde_json::from_slice::<JournalRecord<'_>>(json) {
+            // Deadlines and budgets are those of the clock here.
+            Ok(record) => JournalRecord { at: record.at.saturating_add(clock_offset), ..record },
             Err(error) => {
                 // The resulting gap in the record numbers is stored with the next record.
                 tracing::error!(worker = %actor.identity.worker_id, %error, "a record of the journal is not understood");

@@ -12,7 +12,7 @@ use crate::supervisor::entropy;
 use crate::supervisor::runtimes::stream::StreamState;
 
 /// Time without an answer after which a place is reported as unreachable.
-const REPORT_AFTER: Duration = Duration::from_secs(3);
+pub(crate) const REPORT_AFTER: Duration = Duration::from_secs(3);
 
 /// What is known about the place of a runtime.
 #[derive(Debug, Default)]

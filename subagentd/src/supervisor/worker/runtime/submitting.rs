@@ -161,7 +161,21 @@ fn refused_there(
         .recommend(format!(
             "run `subagent placement prepare {name}`, or put `subagent` beside the `program` of the placement"
         )),
-        _ => return None,
+        SubmitFailure::StorageFull => {
+            Error::new(Code::StorageFull, format!("the worker's runtime cannot be started {place}: {message}"))
+                .retryable()
+                .recommend("make room on the disk there, and try again")
+        }
+        SubmitFailure::Other => Error::new(
+            Code::BackendRuntimeError,
+            format!("the worker's runtime cannot be started {place}: {message}"),
+        )
+        .with("reasonCategory", "worker")
+        .recommend(format!("correct this there, then run `subagent placement check {name}`")),
+        SubmitFailure::Busy
+        | SubmitFailure::Superseded
+        | SubmitFailure::Incompatible
+        | SubmitFailure::Killed => return None,
     };
     Some(elsewhere.named_in(error))
 }

@@ -1,0 +1,286 @@
+//! Workers at places of several kinds at once, while networks, engines, clients, daemons and agents
+//! fail. Managers go on, nothing is lost, and no prompt is sent twice.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use subagent_tests::harness::process::Process;
+use subagent_tests::harness::{Random, SshHost, TestSandbox, say, times, wait_until, wait_while};
+
+use super::podman::engine::Podman;
+use super::slurm::cluster::Slurm;
+
+/// Time limit for a process to kill, and for its death.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The longest outage of a network, server or engine, in milliseconds.
+const OUTAGE: u64 = 1500;
+/// The rates of a slow network.
+const RATES: [&str; 3] = ["2mbit", "20mbit", "200mbit"];
+/// The placements, each with a worker that has a manager.
+const PLACEMENTS: [&str; 4] = ["there-1", "there-2", "box", "cluster"];
+
+/// What is made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PlaceFault {
+    /// The cable of a host is out for a moment.
+    Cable,
+    /// All packets to a host are lost for a moment, and no side is told.
+    Packets,
+    /// The network of a host gets another rate, and loses what is too much.
+    Rate,
+    /// All connections of a host end.
+    Connections,
+    /// The ssh server of a host is down for a moment.
+    Server,
+    /// A client here is killed: of ssh, podman or Slurm.
+    Client,
+    /// The end of a stream there is killed.
+    Stream,
+    /// A runtime is killed.
+    Runtime,
+    /// An agent is killed.
+    Agent,
+    /// The daemon is killed.
+    Daemon,
+    /// The controller of the cluster is killed, and starts again after a moment.
+    Controller,
+    /// The daemon of the node is killed, and starts again.
+    Node,
+    /// The node takes no job for a moment.
+    Drain,
+    /// A job is canceled from outside.
+    Job,
+    /// A container is killed from outside.
+    Container,
+}
+
+const FAULTS: [(PlaceFault, usize); 15] = [
+    (PlaceFault::Cable, 24),
+    (PlaceFault::Packets, 24),
+    (PlaceFault::Rate, 10),
+    (PlaceFault::Connections, 20),
+    (PlaceFault::Server, 14),
+    (PlaceFault::Client, 30),
+    (PlaceFault::Stream, 24),
+    (PlaceFault::Runtime, 12),
+    (PlaceFault::Agent, 12),
+    (PlaceFault::Daemon, 10),
+    (PlaceFault::Controller, 6),
+    (PlaceFault::Node, 4),
+    (PlaceFault::Drain, 4),
+    (PlaceFault::Job, 3),
+    (PlaceFault::Container, 3),
+];
+
+/// The engines and hosts of a test.
+struct Fleet {
+    hosts: Vec<SshHost>,
+    podman: Podman,
+    slurm: Slurm,
+}
+
+impl Fleet {
+    fn start(sandbox: &mut TestSandbox) -> Option<Self> {
+        let config = sandbox.file("home/.config/subagent/config.yaml");
+        let read = || -> Value { serde_json::from_slice(&fs::read(&config).unwrap()).unwrap() };
+        let hosts = SshHost::start_several(sandbox, 2)?;
+        let of_hosts = read();
+        let slurm = Slurm::start(sandbox)?;
+        let mut all = read();
+        for (name, placement) in of_hosts["placements"].as_object().unwrap() {
+            all["placements"][name] = placement.clone();
+        }
+        fs::write(&config, all.to_string()).unwrap();
+        let podman = Podman::prepare(sandbox)?;
+        Some(Self { hosts, podman, slurm })
+    }
+
+    /// Lets this fail once.
+    fn strike(
+        &mut self,
+        fault: PlaceFault,
+        sandbox: &TestSandbox,
+        random: &mut Random,
+        broken: &dyn Fn() -> bool,
+    ) {
+        let host = usize::try_from(random.below(self.hosts.len() as u64)).unwrap();
+        let host = &mut self.hosts[host];
+        match fault {
+            PlaceFault::Cable => {
+                host.cut_network();
+                a_moment(random, OUTAGE);
+                host.restore_network();
+            }
+            PlaceFault::Packets => {
+                host.lose_packets();
+                a_moment(random, OUTAGE);
+                host.find_packets();
+            }
+            PlaceFault::Rate => {
+                let rate: &&str = random.pick(&RATES);
+                host.slow_down_network(rate);
+            }
+            PlaceFault::Connections => host.cut(),
+            PlaceFault::Server => {
+                host.end_server();
+                a_moment(random, OUTAGE);
+                host.restart_server(sandbox);
+            }
+            PlaceFault::Client => killed(sandbox, random, broken, |one, _| {
+                ["ssh", "podman", "srun"].contains(&one.name.as_str())
+            }),
+            PlaceFault::Stream => killed(sandbox, random, broken, |one, _| one.name == "subagent-dial"),
+            PlaceFault::Runtime => killed(sandbox, random, broken, |one, _| one.name == "subagent-runtim"),
+            PlaceFault::Agent => killed(sandbox, random, broken, |one, all| {
+                all.iter().any(|guard| guard.pid == one.parent && guard.name == "subagent-guard")
+            }),
+            PlaceFault::Daemon => killed(sandbox, random, broken, |one, _| one.name == "subagentd"),
+            PlaceFault::Controller => {
+                self.slurm.kill_controller();
+                a_moment(random, OUTAGE);
+                self.slurm.start_controller();
+            }
+            PlaceFault::Node => self.slurm.restart_node(),
+            PlaceFault::Drain => {
+                self.slurm.update_node("drain");
+                a_moment(random, OUTAGE);
+                self.slurm.update_node("resume");
+            }
+            PlaceFault::Job => {
+                let job = awaited("a job", broken, || self.slurm.jobs().into_iter().next());
+                if let Some((name, _)) = job {
+                    let _ = self.slurm.run(&["scancel", "--signal=KILL", "--full", "--name", &name]);
+                }
+            }
+            PlaceFault::Container => {
+                let container = awaited("a container", broken, || self.podman.running());
+                if let Some(name) = container {
+                    self.podman.kill(&name);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for something to break; `None` if a manager has failed meanwhile.
+fn awaited<T>(what: &str, broken: &dyn Fn() -> bool, look: impl Fn() -> Option<T>) -> Option<T> {
+    wait_until(what, DEADLINE, || if broken() { Some(None) } else { look().map(Some) })
+}
+
+/// Kills a process of this kind and waits for its death.
+fn killed(
+    sandbox: &TestSandbox,
+    random: &mut Random,
+    broken: &dyn Fn() -> bool,
+    is_one: impl Fn(&Process, &[Process]) -> bool,
+) {
+    let found = || {
+        let all = sandbox.processes();
+        all.iter().filter(|one| is_one(one, &all)).cloned().collect::<Vec<Process>>()
+    };
+    let found = awaited("a process to kill", broken, || Some(found()).filter(|found| !found.is_empty()));
+    let Some(found) = found else { return };
+    let one = random.pick(&found);
+    one.signal(Signal::SIGKILL);
+    wait_until("the death of a process", DEADLINE, || (!one.lives()).then_some(()));
+}
+
+fn a_moment(random: &mut Random, millis: u64) {
+    let _ = wait_while(Duration::from_millis(random.below(millis)), || Some(()));
+}
+
+/// The turns of a manager: the file that each touches, and whether it was completed.
+fn manage(sandbox: &TestSandbox, worker: &str, index: usize, over: &AtomicBool) -> BTreeMap<String, bool> {
+    let mut turns = BTreeMap::new();
+    for number in 0.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let (key, file) = (format!("manager-{index}-{number}"), format!("touched-{index}-{number}"));
+        let touched = sandbox.file_name(&file);
+        let ask = if number % 3 == 2 { "!ask execute it" } else { "" };
+        let prompt = format!("!chunks 10 text\n!touch {touched}\n{ask}\n!sleep 20\n!stream 100\n!say done");
+        let end = sandbox.manage(worker, &key, &prompt);
+        let is_completed = end["type"] == "turn.completed";
+        let codes = ["RUNTIME_LOST", "BACKEND_UNAVAILABLE", "BACKEND_RUNTIME_ERROR", "PLACEMENT_UNREACHABLE"];
+        let codes = codes.map(Value::from);
+        assert!(is_completed || codes.contains(&end["data"]["error"]["code"]), "{end}");
+        turns.insert(file, is_completed);
+    }
+    turns
+}
+
+/// Ends the managers, also if a fault could not be brought about.
+struct EndOfFaults<'a>(&'a AtomicBool);
+
+impl Drop for EndOfFaults<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_when_places_of_all_kinds_fail() {
+    let mut sandbox = TestSandbox::new();
+    let Some(mut fleet) = Fleet::start(&mut sandbox) else { return };
+    let mut random = Random::announced();
+    sandbox.recorder().knows_all_decisions();
+    sandbox.init();
+    let workers = PLACEMENTS.map(|placement| sandbox.start_on(placement));
+    let mut faults: Vec<PlaceFault> =
+        FAULTS.iter().flat_map(|(fault, count)| std::iter::repeat_n(*fault, times(*count))).collect();
+    random.shuffle(&mut faults);
+    let (over, begun) = (AtomicBool::new(false), Instant::now());
+    let mut struck = 0;
+    let mut turns = BTreeMap::new();
+    thread::scope(|scope| {
+        let (sandbox, over) = (&sandbox, &over);
+        let faults_are_over = EndOfFaults(over);
+        let managers: Vec<_> = workers
+            .iter()
+            .enumerate()
+            .map(|(index, worker)| scope.spawn(move || manage(sandbox, worker, index, over)))
+            .collect();
+        let broken = || managers.iter().any(ScopedJoinHandle::is_finished);
+        for fault in &faults {
+            // A manager that has panicked prints the reason.
+            if broken() {
+                break;
+            }
+            fleet.strike(*fault, sandbox, &mut random, &broken);
+            struck += 1;
+            a_moment(&mut random, 100);
+        }
+        drop(faults_are_over);
+        for manager in managers {
+            turns.extend(manager.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+    });
+    let took = begun.elapsed();
+    assert_eq!(struck, faults.len());
+    for (file, is_completed) in &turns {
+        let done = fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count();
+        assert!(if *is_completed { done == 1 } else { done <= 1 }, "{file}: {done} times, {is_completed}");
+    }
+    for (worker, placement) in workers.iter().zip(PLACEMENTS) {
+        assert_eq!(sandbox.send(worker, "at last")["assistantText"], "at last", "{placement}");
+    }
+    sandbox.check();
+    for worker in &workers {
+        let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+    }
+    fleet.hosts.iter().for_each(SshHost::cut);
+    sandbox.finish();
+    let completed = turns.values().filter(|completed| **completed).count();
+    assert!(completed >= PLACEMENTS.len(), "too few turns were completed");
+    say(&format!(
+        "faults at places: {struck}, each kind at least {}; {} turns, {completed} completed; {took:?}",
+        times(3),
+        turns.len()
+    ));
+}
