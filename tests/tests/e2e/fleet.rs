@@ -8,7 +8,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Random, SshHost, TestSandbox, say, times, wait_until, wait_while};
 
@@ -283,4 +283,29 @@ fn nothing_is_lost_or_done_twice_when_places_of_all_kinds_fail() {
         times(3),
         turns.len()
     ));
+}
+
+#[test]
+fn without_a_daemon_a_lease_ends_a_container_and_a_job() {
+    let mut sandbox = TestSandbox::new();
+    let Some(slurm) = Slurm::start(&mut sandbox) else { return };
+    let lease = json!({"lease": "10s"});
+    slurm.place(&sandbox, lease.clone());
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    podman.place(&sandbox, lease);
+    sandbox.init();
+    let workers = ["box", "cluster"].map(|placement| sandbox.start_on(placement));
+    let turns = workers.each_ref().map(|worker| sandbox.send_no_wait(worker, "!say begun\n!sleep 600000"));
+    sandbox.wait_for_prompt(2);
+    sandbox.kill_daemon();
+    wait_until("the end of container and job", DEADLINE, || {
+        (podman.running().is_none() && slurm.jobs().is_empty()).then_some(())
+    });
+    for (worker, turn) in workers.iter().zip(&turns) {
+        assert_eq!(sandbox.turn_end(turn)["type"], "turn.canceled");
+        let said = json!(sandbox.events(worker)).to_string();
+        assert!(said.contains("no daemon for 10 s, the lease of its placement"), "{said}");
+        let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+    }
+    sandbox.finish();
 }
