@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Decoded};
-use crate::time::Timestamp;
 
 /// The line after which the stream begins. A login shell may print text before it.
 pub const MAGIC: &[u8] = b"\x01subagent-stream\x02\n";
@@ -182,9 +181,9 @@ pub struct StreamHello {
     pub runtime_lives: bool,
     /// Whether the guard's lock is held.
     pub guard_lives: bool,
-    /// What the clock there shows; `None` for older runtimes.
+    /// What the clock there shows, in milliseconds since 1970; `None` for older runtimes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub now: Option<Timestamp>,
+    pub now_ms: Option<i64>,
 }
 
 /// Why a stream cannot be read on.

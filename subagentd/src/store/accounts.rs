@@ -66,7 +66,7 @@ pub(super) fn spend(
         tasks::limits::begin_prompt(tx, worker, &accounts.worker, steady(now))?;
     }
     let spent = match spent {
-        // The time of a record comes from the runtime, which uses the same clock.
+        // The time of a record comes from the runtime, whose clock was compared with the one here.
         Spent::Clock { runs, at: Some(at) } => Spent::Clock { runs: *runs, at: Some(steady(Timestamp(*at))) },
         other => other.clone(),
     };

@@ -23,7 +23,6 @@ use subagent_protocol::stream::{
     CHUNK_BYTES, DAEMON_SILENCE, MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL, StreamControl,
     StreamDecoder, StreamHello, StreamMessage, StreamOpen,
 };
-use subagent_protocol::time::Timestamp;
 
 use super::channels::ConnectionForwarder;
 use super::folder::{Fenced, PlacedFolder, PlacedRecord, WorkerLock};
@@ -152,7 +151,7 @@ fn hello(folder: &PlacedFolder) -> io::Result<StreamHello> {
         segment: segments::newest(folder.path()),
         runtime_lives: folder.try_lock(WorkerLock::Runtime)?.is_none(),
         guard_lives: folder.try_lock(WorkerLock::Guard)?.is_none(),
-        now: Some(Timestamp(now())),
+        now_ms: Some(now()),
     })
 }
 

@@ -40,7 +40,8 @@ pub(crate) struct WorkerStopArgs {
     pub(crate) force: bool,
     /// Give up a worker whose place does not answer
     ///
-    /// For a host, pod or job that does not come back. What runs there may go on.
+    /// For a host, pod or job that does not come back. The place gets some seconds to answer. Without an answer, what
+    /// runs there may go on.
     #[arg(long)]
     pub(crate) without_host: bool,
     #[command(flatten)]

@@ -54,6 +54,10 @@ pub(crate) struct PlacedRuntime {
     journal_lost: bool,
     /// Whether the owner accepted a second runtime: the next start ends the first one.
     supersedes: bool,
+    /// Whether a client waits for the next connection.
+    hurries: bool,
+    /// That of the last stream, in milliseconds.
+    clock_offset: i64,
     redial: RedialPause,
 }
 
@@ -162,6 +166,8 @@ impl RuntimePlace {
                 guard_gone: row.incarnation == 0,
                 journal_lost: false,
                 supersedes: false,
+                hurries: false,
+                clock_offset: 0,
                 redial: RedialPause::new(),
             })),
         }
@@ -193,7 +199,7 @@ impl RuntimePlace {
     /// Returns how much earlier the clock there is, in milliseconds, as far as the place has said.
     pub(crate) fn clock_offset(&self) -> i64 {
         let Self::Placed(placed) = self else { return 0 };
-        placed.stream.as_ref().map_or(0, |stream| stream.state().borrow().clock_offset)
+        placed.present_offset().unwrap_or(placed.clock_offset)
     }
 
     /// Whether pids of the runtime mean nothing outside of its place.
@@ -289,12 +295,30 @@ impl RuntimePlace {
     }
 
     /// A client waits for the place: its connection does not wait for those of other workers.
-    pub(crate) fn hurry(&self) {
-        if let Self::Placed(placed) = self
-            && !placed.is_greeted()
-        {
-            placed.carrier.turn().hurry();
+    pub(crate) fn hurry(&mut self) {
+        let Self::Placed(placed) = self else { return };
+        match placed.stream.as_ref().filter(|stream| stream.is_open()) {
+            Some(stream) => stream.hurry(),
+            None => placed.hurries = true,
         }
+    }
+
+    /// Whether the place has answered on a stream that is still open.
+    pub(crate) fn is_reached(&self) -> bool {
+        let Self::Placed(placed) = self else { return true };
+        placed.is_greeted() && placed.stream.as_ref().is_some_and(PlacedStream::is_open)
+    }
+
+    /// Whether it is known that the newest runtime and its guard have ended.
+    pub(crate) fn is_end_proved(&self) -> bool {
+        matches!(self, Self::Placed(placed) if placed.guard_gone)
+    }
+
+    /// Whether the connection waits for those of other workers.
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        let Self::Placed(placed) = self else { return false };
+        let stream = placed.stream.as_ref().filter(|stream| stream.is_open());
+        stream.is_some_and(|stream| stream.state().borrow().began.is_none())
     }
 
     /// Returns the delay before the next connection.
@@ -347,9 +371,20 @@ impl PlacedRuntime {
         self.stream.as_ref().is_some_and(|stream| stream.state().borrow().greeted)
     }
 
+    fn present_offset(&self) -> Option<i64> {
+        let state = self.stream.as_ref()?.state();
+        let state = state.borrow();
+        state.greeted.then_some(state.clock_offset)
+    }
+
+    fn drop_stream(&mut self) {
+        self.clock_offset = self.present_offset().unwrap_or(self.clock_offset);
+        self.stream = None;
+    }
+
     /// Starts a runtime there.
     pub(crate) async fn submit(&mut self, epoch: DaemonEpoch, start: RuntimeStart) -> Submitted {
-        self.stream = None;
+        self.drop_stream();
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
         self.journal_lost = false;
         let incarnation = start.incarnation;
@@ -365,7 +400,7 @@ impl PlacedRuntime {
             Err(error) => Submitted::NotSent(error.into()),
         };
         if matches!(submitted, Submitted::Started { .. }) {
-            self.carrier.turn().hurry();
+            self.hurries = true;
             self.supersedes = false;
         }
         if matches!(submitted, Submitted::NotSent(_) | Submitted::NotReached(_)) {
@@ -397,7 +432,8 @@ impl PlacedRuntime {
     /// The owner accepts that the runtime may go on there. Where only the end of a place proves the end of
     /// its runtime, this holds for all later daemons.
     pub(crate) async fn give_up(&mut self) {
-        (self.stream, self.guard_gone, self.supersedes) = (None, true, true);
+        self.drop_stream();
+        (self.guard_gone, self.supersedes) = (true, true);
         if self.carrier.queue().is_some_and(|queue| !queue.shares_folder())
             && let Err(error) = asked::give_up(&self.carrier, &self.worker).await
         {
@@ -427,7 +463,7 @@ impl PlacedRuntime {
         if let Some(stream) = &self.stream {
             self.guard_gone |= stream.state().borrow().proof == EndProof::Guard;
             if self.guard_gone || stream.is_over() {
-                self.stream = None;
+                self.drop_stream();
             }
         }
         if !self.guard_gone && self.stream.is_none() {
@@ -464,7 +500,7 @@ impl PlacedRuntime {
 
     fn dial(&mut self, at: DialPosition) -> io::Result<(PlacedStream, tokio::io::DuplexStream)> {
         // Its process ends before the next one writes.
-        self.stream = None;
+        self.drop_stream();
         let mirror = self.mirror.begin(at.cursor)?;
         let token = self.carrier.token().map_err(|error| io::Error::other(error.message))?;
         let open = self.open(at.clone(), token);
@@ -479,7 +515,8 @@ impl PlacedRuntime {
             }
         };
         let serving = self.serving.clone();
-        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving, self.carrier.turn())?;
+        let turn = (!std::mem::take(&mut self.hurries)).then(|| self.carrier.turn());
+        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving, turn)?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_core::model::{LifecycleState, Worker, WorkerInput};
+use subagent_core::model::{LifecycleState, RuntimeStatus, Worker, WorkerInput};
 use subagent_protocol::api::{StopWorker, WorkerStopped, WorktreeEnd, WorktreeView};
 use subagent_protocol::{Code, Error, Result};
 
@@ -19,12 +19,14 @@ use crate::supervisor::{ApiCaller, Supervisor};
 /// path.
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
+/// Time after which a place that has not answered can be given up.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(5);
+
 /// Stops a worker permanently and waits until none of its processes is left.
 ///
 /// # Errors
 /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
-/// not end in time; the guard keeps trying. `INVALID_WORKER_STATE{state}` if its place is given up
-/// and answers. `FENCED` if its place serves another daemon.
+/// not end in time; the guard keeps trying. `FENCED` if its place serves another daemon.
 /// `STORAGE_ERROR` for a worker that is set aside.
 pub(crate) async fn stop_worker(
     supervisor: &Supervisor,
@@ -33,19 +35,49 @@ pub(crate) async fn stop_worker(
     request: StopWorker,
 ) -> Result<WorkerStopped> {
     let row = supervisor.row(worker).await?;
-    let (what, input) = match request.without_host {
-        true => (format!("give up {worker}"), WorkerInput::GiveUp),
-        false => (format!("stop {worker}"), WorkerInput::Stop),
-    };
-    let (owner, key) = supervisor.guarded(caller, &what, &())?;
+    let (owner, key) = supervisor.guarded(caller, &format!("stop {worker}"), &())?;
     match supervisor.reach(&row, &owner, &key).await {
+        Ok(RequestTarget::Live(handle)) if request.without_host => {
+            stop_or_give_up(supervisor, &handle, owner, key).await
+        }
         Ok(RequestTarget::Live(handle)) => {
-            stop_with(supervisor, &handle, Some(owner), key, input, None).await
+            stop_with(supervisor, &handle, Some(owner), key, WorkerInput::Stop, None).await
         }
         Ok(RequestTarget::Replayed(_)) => past_stop(supervisor, row).await,
         Err(error) if error.code == Code::WorkerStopped => past_stop(supervisor, row).await,
         Err(error) => Err(error),
     }
+}
+
+/// Stops a worker. If its place does not answer meanwhile, the owner gives it up.
+async fn stop_or_give_up(
+    supervisor: &Supervisor,
+    handle: &ActorHandle,
+    owner: OwnerCheck,
+    key: Option<(String, String)>,
+) -> Result<WorkerStopped> {
+    let of_owner = || Some(owner.clone());
+    // The stop dials the place, so what is known after it is new.
+    let stop = stop_with(supervisor, handle, of_owner(), key, WorkerInput::Stop, None);
+    if let Ok(stopped) = tokio::time::timeout(GIVEN_UP_AFTER, stop).await {
+        return stopped;
+    }
+    if is_silent(handle) {
+        // Without a key: a daemon may have died between its commit and the end of the stop.
+        match stop_with(supervisor, handle, of_owner(), None, WorkerInput::GiveUp, None).await {
+            // The place has answered in the last moment.
+            Err(error) if error.code == Code::InvalidWorkerState => {}
+            given_up => return given_up,
+        }
+    }
+    stop_with(supervisor, handle, of_owner(), None, WorkerInput::Stop, None).await
+}
+
+/// Whether the place of a worker does not answer, or its end is not proved.
+fn is_silent(handle: &ActorHandle) -> bool {
+    let snapshot = handle.snapshot.borrow();
+    let is_unproved = snapshot.place.pending.is_some() || snapshot.worker.link == RuntimeStatus::None;
+    handle.placement.is_some() && (snapshot.unreachable.is_some() || is_unproved)
 }
 
 async fn past_stop(supervisor: &Supervisor, row: WorkerRow) -> Result<WorkerStopped> {
@@ -131,6 +163,13 @@ async fn stopped(
                     .with("worktree", worktree.name.as_str())
                     .with("reason", "removing")
                     .recommend("repeat the command to wait longer"));
+            }
+            if handle.placement.is_some() && guard.is_none() && worktree.is_none() {
+                let message = "the worker's place does not prove that nothing of it runs there";
+                return Err(Error::new(Code::StopIncomplete, message)
+                    .retryable()
+                    .with("workerId", handle.worker_id.as_str())
+                    .recommend(placed::GIVE_UP));
             }
             // A pid of another machine says nothing here.
             let local = guard.filter(|_| handle.placement.is_none());

@@ -24,8 +24,8 @@ pub(super) async fn carry_out(actor: &mut Actor, order: ChangeRequest) {
     if let Some(runtime) = &mut actor.runtime.live {
         // Also for one that changes nothing, such as a second stop.
         runtime.dial_now();
-        actor.runtime.place.hurry();
     }
+    actor.runtime.place.hurry();
     let ChangeRequest { owner, key, input, respond, also, environment, reply } = order;
     let result = decide_and_store(actor, owner, key, input, respond, also, environment).await;
     // The client may be gone. The change remains.
@@ -91,7 +91,7 @@ async fn decide_and_store(
     );
     let gives_up = matches!(input, WorkerInput::Restart { beside: true, .. } | WorkerInput::GiveUp);
     if gives_up {
-        placed::may_give_up(actor, &input)?;
+        placed::may_give_up(actor)?;
     }
     let Stepped { step, opens, waits } = stepped(actor, input, owner.as_ref());
     let lacking = match &step {
@@ -189,7 +189,8 @@ async fn decide_and_store(
         if adds_rule {
             actor.shared.rules.send_modify(|changes| *changes += 1);
         }
-        if gives_up {
+        // A stop goes on as any other if the place has answered meanwhile.
+        if gives_up && !(actor.stops() && placed::answers(actor)) {
             placed::give_up(actor).await;
         }
     }

@@ -203,8 +203,6 @@ fn a_stop_of_an_unreachable_worker_is_incomplete_and_goes_on() {
 fn given_up_after_a_stop(with_another_daemon: bool) {
     let (sandbox, link, worker) = linked();
     let give_up = ["worker", "stop", &worker, "--without-host"];
-    let error = sandbox.run(&give_up).error("INVALID_WORKER_STATE");
-    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("without --without"), "{error}");
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     let runtime = sandbox.runtime(&worker);
@@ -247,9 +245,20 @@ fn a_worker_that_waits_for_its_place_is_given_up_with_a_later_daemon() {
 }
 
 #[test]
-fn a_worker_on_this_machine_is_not_given_up() {
-    let (sandbox, worker) = TestSandbox::with_worker();
-    let _ = sandbox.run(&["worker", "stop", &worker, "--without-host"]).error("INVALID_WORKER_STATE");
+fn a_worker_whose_place_answers_is_stopped_and_not_given_up() {
+    let (sandbox, link, worker) = linked();
+    let start = ["worker", "start", "--launcher", "demo", "--on", "local"];
+    let local = sandbox.run(&start).data_of("worker.started");
+    let runtime = sandbox.runtime(&worker);
+    link.cut(&sandbox);
+    let _ = unreachable(&sandbox, &worker);
+    // It answers again before the daemon dials it by itself.
+    link.repair();
+    for worker in [&worker, local["workerId"].as_str().unwrap()] {
+        let _ = sandbox.run(&["worker", "stop", worker, "--without-host"]).data_of("worker.stopped");
+        assert_eq!(count(&sandbox.events(worker), "worker.given_up"), 0);
+    }
+    assert!(!runtime.lives());
     sandbox.finish();
 }
 

@@ -109,11 +109,11 @@ fn a_network_that_loses_five_percent_of_all_packets_loses_no_event() {
 }
 
 #[test]
-fn what_arrives_half_a_minute_late_is_not_stored_again() {
+fn a_connection_that_stands_still_for_half_a_minute_is_replaced_and_loses_nothing() {
     let late = |host: &SshHost| {
         let begun = Instant::now();
         host.hang();
-        // Another connection has taken its place before.
+        // Another connection takes its place before. What the old one had is late.
         wait_until("half a minute", DEADLINE, || (begun.elapsed() >= MINUTE / 2).then_some(()));
         host.go_on();
     };

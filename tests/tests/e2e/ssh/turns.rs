@@ -13,7 +13,7 @@ use subagent_tests::invariants::Recorder;
 /// Time limit of operations there.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Time within which the end of a server is reported: the ends of its connections are seen here.
-const REPORTED: Duration = Duration::from_secs(5);
+const REPORTED: Duration = Duration::from_secs(10);
 /// Number of failed attempts in a row after which the next one is planned.
 const ATTEMPTS: usize = 6;
 /// The shortest sum of the pauses between these attempts: half of 1, 2, 4, 8 and 16 s.
@@ -21,7 +21,7 @@ const ATTEMPTED: Duration = Duration::from_secs(15);
 /// The shortest pause after them: half of 32 s.
 const PAUSE: Duration = Duration::from_secs(16);
 /// Time within which a host that is back answers a command.
-const ANSWERED: Duration = Duration::from_secs(5);
+const ANSWERED: Duration = Duration::from_secs(15);
 
 /// Returns how many streams of the present daemon have ended, those that did not begin included.
 fn ended_streams(sandbox: &TestSandbox) -> usize {

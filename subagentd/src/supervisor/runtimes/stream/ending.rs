@@ -102,7 +102,7 @@ mod tests {
             segment: None,
             runtime_lives: true,
             guard_lives: true,
-            now: None,
+            now_ms: None,
         };
         assert_eq!(check_protocol(&hello), Ok(()));
         hello.oldest_protocol = STREAM_PROTOCOL + 1;

@@ -12,6 +12,7 @@ pub(crate) mod turns;
 use std::io;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_protocol::stream::{
@@ -23,9 +24,9 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, split,
 };
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::supervisor::entropy;
 use buffer::ReadBuffer;
@@ -41,8 +42,8 @@ use turns::{DialTurn, TakenTurn};
 /// [`SPREAD`], so that many streams do not ask at once.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(15);
 pub(crate) const SPREAD: Duration = Duration::from_secs(3);
-/// The largest difference of two clocks that is not corrected, in milliseconds.
-const CLOCKS_AGREE: i64 = 2000;
+/// The largest difference of two clocks that is not corrected.
+const CLOCKS_AGREE: Duration = Duration::from_secs(2);
 /// Time limit of the sign of life. Then the stream is ended.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a place that says much gets a sign of life. Others are asked for theirs before.
@@ -71,6 +72,8 @@ pub(crate) struct StreamState {
     pub(crate) greeted: bool,
     /// The boot of the place's machine.
     pub(crate) boot_id: Option<String>,
+    /// When `dial` was started; `None` while the stream waits for its turn.
+    pub(crate) began: Option<Instant>,
     /// How much earlier the clock there is than the clock here, in milliseconds; 0 if they agree.
     pub(crate) clock_offset: i64,
     /// When the place was last heard. Watchers are not notified of it.
@@ -99,6 +102,8 @@ pub(crate) struct PlacedStream {
     outgoing: mpsc::UnboundedSender<StreamMessage>,
     state: watch::Receiver<StreamState>,
     tasks: [JoinHandle<()>; 2],
+    /// Lets it begin if it waits for its turn.
+    hurry: Arc<Notify>,
 }
 
 impl PlacedStream {
@@ -112,16 +117,16 @@ impl PlacedStream {
         open: StreamOpen,
         mirror: MirrorWriter,
         serving: Option<TaskServing>,
-        turn: &DialTurn,
+        turn: Option<&DialTurn>,
     ) -> io::Result<(Self, DuplexStream)> {
         let (give_input, input) = oneshot::channel();
-        let taken = turn.now();
+        let taken = turn.and_then(DialTurn::now);
+        let waits = turn.filter(|_| taken.is_none()).cloned();
         let (dial, dialed) = match dial {
-            DialCommand::Known(command) if taken.is_some() => (None, Some(Dialed::spawn(command)?)),
+            DialCommand::Known(command) if waits.is_none() => (None, Some(Dialed::spawn(command)?)),
             DialCommand::Known(command) => (Some(DialCommand::Known(command)), None),
             asked @ DialCommand::Asked(_) => (Some(asked), None),
         };
-        let turn = turn.clone();
         let (ours, theirs) = tokio::io::duplex(CHUNK_BYTES);
         let (from_actor, to_actor) = split(ours);
         let (outgoing, messages) = mpsc::unbounded_channel();
@@ -132,12 +137,15 @@ impl PlacedStream {
         let (channels, of_channels) = StreamChannels::new(serving);
         let said = ErrorOutput::of(None);
         let asks = outgoing.downgrade();
+        let hurry = Arc::new(Notify::new());
+        let notified = Arc::clone(&hurry);
         let mut receiver = Receiver { mirror, to_actor, state, channels, asks, said, turn: None };
         let receives = async move {
-            receiver.turn = match taken {
-                Some(taken) => taken,
-                None => turn.wait().await,
+            receiver.turn = match waits {
+                Some(turns) => turns.wait(&notified).await,
+                None => taken,
             };
+            receiver.state.send_modify(|state| state.began = Some(Instant::now()));
             let spawned = |command| {
                 let failed = |error: io::Error| unreachable("a client cannot be started", &error.to_string());
                 Dialed::spawn(command).map_err(failed)
@@ -167,7 +175,7 @@ impl PlacedStream {
             }
         };
         let tasks = [tokio::spawn(receives), tokio::spawn(sends)];
-        Ok((Self { outgoing, state: known, tasks }, theirs))
+        Ok((Self { outgoing, state: known, tasks, hurry }, theirs))
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StreamState> {
@@ -176,6 +184,16 @@ impl PlacedStream {
 
     pub(super) fn sender(&self) -> mpsc::UnboundedSender<StreamMessage> {
         self.outgoing.clone()
+    }
+
+    /// Lets the stream begin if it waits for its turn.
+    pub(super) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Whether it has begun or waits to begin, and has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_over() && self.state.borrow().end.is_none()
     }
 
     /// Whether nothing more will arrive.
@@ -224,7 +242,7 @@ struct Receiver {
     asks: mpsc::WeakUnboundedSender<StreamMessage>,
     said: ErrorOutput,
     /// Until the place has answered.
-    turn: TakenTurn,
+    turn: Option<TakenTurn>,
 }
 
 impl Receiver {
@@ -335,11 +353,13 @@ impl Receiver {
             StreamMessage::Control(StreamControl::Hello(hello)) => {
                 self.turn = None;
                 check_protocol(&hello)?;
-                let offset = hello.now.map_or(0, |now| entropy::now().0.saturating_sub(now.0));
+                let offset = hello.now_ms.map_or(0, |now| entropy::now().0.saturating_sub(now));
                 self.state.send_modify(|state| {
                     (state.greeted, state.boot_id) = (true, Some(hello.boot_id));
                     // The way of the message takes time too.
-                    state.clock_offset = if offset.abs() > CLOCKS_AGREE { offset } else { 0 };
+                    let took = state.began.map_or(Duration::ZERO, |began| began.elapsed());
+                    let differs = Duration::from_millis(offset.unsigned_abs()) > CLOCKS_AGREE + took;
+                    state.clock_offset = if differs { offset } else { 0 };
                 });
             }
             StreamMessage::Control(StreamControl::Closed) => drop(self.to_actor.shutdown().await),

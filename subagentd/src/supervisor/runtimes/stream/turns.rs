@@ -3,61 +3,70 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 /// Maximum number of connections to one placement that have not been answered yet.
 pub(crate) const DIALS_AT_ONCE: usize = 16;
+/// Time after which a connection without an answer lets the next one begin.
+pub(crate) const LONGEST_TURN: Duration = Duration::from_secs(10);
 
 /// The turns of all placements. A clone is cheap.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DialTurns(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
+pub(crate) struct DialTurns(Arc<Mutex<HashMap<String, DialTurn>>>);
 
-/// The turn of a worker's connections. What a client asks for does not wait.
+/// The turns of the connections to a placement.
 #[derive(Debug, Clone)]
-pub(in crate::supervisor::runtimes) struct DialTurn {
-    turns: Arc<Semaphore>,
-    hurry: Arc<Notify>,
-}
+pub(in crate::supervisor::runtimes) struct DialTurn(Arc<Semaphore>);
 
 /// A turn that was taken. Dropping it gives it to the next worker.
-pub(super) type TakenTurn = Option<OwnedSemaphorePermit>;
+pub(super) struct TakenTurn(JoinHandle<()>);
 
 impl DialTurns {
-    /// Returns the turn of another worker at this placement.
+    /// Returns the turns of a placement.
     pub(in crate::supervisor::runtimes) fn at(&self, placement: &str) -> DialTurn {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_placement = || Arc::new(Semaphore::new(DIALS_AT_ONCE));
-        let turns = all.entry(placement.to_owned()).or_insert_with(of_placement);
-        DialTurn { turns: Arc::clone(turns), hurry: Arc::default() }
+        let of_placement = || DialTurn(Arc::new(Semaphore::new(DIALS_AT_ONCE)));
+        all.entry(placement.to_owned()).or_insert_with(of_placement).clone()
     }
 }
 
 impl DialTurn {
-    /// Lets the connection that waits, or else the next one, not wait.
-    pub(in crate::supervisor::runtimes) fn hurry(&self) {
-        self.hurry.notify_one();
-    }
-
     /// Returns a turn if one is free.
     pub(super) fn now(&self) -> Option<TakenTurn> {
-        Arc::clone(&self.turns).try_acquire_owned().ok().map(Some)
+        Arc::clone(&self.0).try_acquire_owned().ok().map(|turn| TakenTurn::begin(turn, LONGEST_TURN))
     }
 
     /// Waits for a turn. In a hurry, none is taken.
-    pub(super) async fn wait(&self) -> TakenTurn {
+    pub(super) async fn wait(&self, hurry: &Notify) -> Option<TakenTurn> {
         tokio::select! {
             biased;
-            () = self.hurry.notified() => None,
-            turn = Arc::clone(&self.turns).acquire_owned() => turn.ok(),
+            () = hurry.notified() => None,
+            turn = Arc::clone(&self.0).acquire_owned() => turn.ok().map(|turn| TakenTurn::begin(turn, LONGEST_TURN)),
         }
+    }
+}
+
+impl TakenTurn {
+    fn begin(turn: OwnedSemaphorePermit, longest: Duration) -> Self {
+        Self(tokio::spawn(async move {
+            let _turn = turn;
+            sleep(longest).await;
+        }))
+    }
+}
+
+impl Drop for TakenTurn {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::timeout;
 
     use super::*;
@@ -67,24 +76,31 @@ mod tests {
         let all = DialTurns::default();
         let (one, other) = (all.at("one"), all.at("other"));
         let taken: Vec<TakenTurn> = (0..DIALS_AT_ONCE).map(|_| one.now().unwrap()).collect();
-        let waiting = all.at("one");
+        let (waiting, hurry) = (all.at("one"), Notify::new());
         assert!(waiting.now().is_none() && other.now().is_some());
-        assert!(timeout(Duration::from_millis(20), waiting.wait()).await.is_err());
+        assert!(timeout(Duration::from_millis(20), waiting.wait(&hurry)).await.is_err());
         drop(taken);
-        assert!(waiting.wait().await.is_some());
+        assert!(waiting.wait(&hurry).await.is_some());
     }
 
     #[tokio::test]
     async fn what_a_client_asks_for_does_not_wait() {
-        let all = DialTurns::default();
-        let (one, other) = (all.at("one"), all.at("one"));
-        let _taken: Vec<TakenTurn> = (0..DIALS_AT_ONCE).map(|_| one.now().unwrap()).collect();
-        // Before it waits, or while it waits.
-        one.hurry();
-        assert!(one.wait().await.is_none());
-        let waits = other.clone();
-        let waiting = tokio::spawn(async move { waits.wait().await.is_none() });
-        other.hurry();
+        let turns = DialTurns::default().at("one");
+        let _taken: Vec<TakenTurn> = (0..DIALS_AT_ONCE).map(|_| turns.now().unwrap()).collect();
+        let hurry = Arc::new(Notify::new());
+        let (waits, notified) = (turns.clone(), Arc::clone(&hurry));
+        let waiting = tokio::spawn(async move { waits.wait(&notified).await.is_none() });
+        hurry.notify_one();
         assert!(waiting.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_silent_place_keeps_no_turn_for_long() {
+        let turns = DialTurns::default().at("one");
+        let take = || Arc::clone(&turns.0).try_acquire_owned().unwrap();
+        let short = Duration::from_millis(10);
+        let _taken: Vec<TakenTurn> = (0..DIALS_AT_ONCE).map(|_| TakenTurn::begin(take(), short)).collect();
+        let waited = timeout(LONGEST_TURN, turns.wait(&Notify::new())).await;
+        assert!(waited.unwrap().is_some());
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct EngineQueue {
     pub(crate) answer: Option<Result<PlaceTurn>>,
     /// The ends of places there.
     pub(crate) ends: PlaceEnds,
+    /// Whether the owner has given up what is there: a stop waits for no proof.
+    pub(crate) is_given_up: bool,
 }
 
 impl EngineQueue {

@@ -79,6 +79,11 @@ pub(crate) async fn ended(actor: &mut Actor, EndedPlaces { which, newest, outcom
             gone::check_leftovers(actor).await;
         }
         Err(error) if error.code == Code::Fenced => actor.runtime.fenced = Some(error),
+        Err(error) if actor.runtime.queue.is_given_up => {
+            tracing::warn!(worker = %actor.identity.worker_id, %error, "a place that was given up may run on");
+            *actor.runtime.queue.ends.proof(which) = true;
+            gone::check_leftovers(actor).await;
+        }
         Err(error) => {
             is_unproved(actor, &error);
             actor.runtime.leftovers.again(longest);

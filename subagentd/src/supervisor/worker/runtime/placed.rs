@@ -2,7 +2,7 @@
 
 use std::io;
 
-use subagent_core::model::{Fact, WorkerInput};
+use subagent_core::model::Fact;
 use subagent_protocol::data::EventData;
 use subagent_protocol::data::workers::Reached;
 use subagent_protocol::state::Desired;
@@ -58,6 +58,10 @@ pub(super) fn is_guard_gone(actor: &mut Actor) -> bool {
 /// Reports that the place does not answer. Requests are accepted from now on: they are stored, and
 /// sent when the place answers.
 pub(crate) async fn is_unreachable(actor: &mut Actor) {
+    let waits = actor.runtime.place.waits_for_turn();
+    if waits && actor.runtime.live.as_mut().is_some_and(|runtime| runtime.reach.waits()) {
+        return;
+    }
     actor.runtime.settled = true;
     let reported = actor.runtime.live.as_mut().and_then(|runtime| runtime.reach.report());
     let Some(unreachable) = reported else { return };
@@ -65,32 +69,36 @@ pub(crate) async fn is_unreachable(actor: &mut Actor) {
     note(actor, EventData::WorkerUnreachable(unreachable)).await;
 }
 
+/// Whether the place answers: then nothing is given up.
+pub(crate) fn answers(actor: &Actor) -> bool {
+    let place = &actor.runtime.place;
+    match &actor.runtime.live {
+        Some(runtime) => place.is_reached() || runtime.reach.unreachable().is_none(),
+        // An engine with a queue proves the end, and not the place itself.
+        None => place.queue_kind().is_none() && (place.is_reached() || place.is_end_proved()),
+    }
+}
+
 /// Whether the owner may give up the runtime: its place does not answer, or its end is not proved.
 ///
 /// # Errors
 /// `INVALID_WORKER_STATE{state}`.
-pub(crate) fn may_give_up(actor: &Actor, input: &WorkerInput) -> Result<(), Error> {
-    let answers = actor.runtime.live.as_ref().is_some_and(|runtime| runtime.reach.unreachable().is_none());
-    if !answers && actor.runtime.place.is_placed() {
+pub(crate) fn may_give_up(actor: &Actor) -> Result<(), Error> {
+    if !answers(actor) && actor.runtime.place.is_placed() {
         return Ok(());
     }
     let state = actor.worker.public_state();
-    let (message, advice) = match input {
-        WorkerInput::GiveUp => (
-            "the worker's runtime can be reached, so its end is waited for",
-            "stop the worker without --without-host",
-        ),
-        _ => (
-            "the worker's runtime can be reached, so no second one is started beside it",
-            "restart the worker without --accept-duplicate",
-        ),
-    };
-    Err(Error::new(Code::InvalidWorkerState, message).with("state", state.as_str()).recommend(advice))
+    let message = "the worker's runtime can be reached, so no second one is started beside it";
+    Err(Error::new(Code::InvalidWorkerState, message)
+        .with("state", state.as_str())
+        .recommend("restart the worker without --accept-duplicate"))
 }
 
 /// Treats the runtime as gone, without proof. The place ends it before it starts the next one. A worker
 /// that waits for the proof of an end waits no more.
 pub(crate) async fn give_up(actor: &mut Actor) {
+    actor.runtime.queue.asks_no_more();
+    actor.runtime.queue.is_given_up = actor.stops();
     if let RuntimePlace::Placed(placed) = &mut actor.runtime.place {
         placed.give_up().await;
     }
@@ -99,7 +107,6 @@ pub(crate) async fn give_up(actor: &mut Actor) {
         actor.journal.damaged = true;
         gone::gone(actor).await;
     } else {
-        actor.runtime.queue.asks_no_more();
         // A stop that waits for the proof goes on.
         actor.runtime.leftovers.at = None;
     }

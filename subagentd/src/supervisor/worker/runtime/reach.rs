@@ -13,6 +13,8 @@ use crate::supervisor::runtimes::stream::StreamState;
 
 /// Time without an answer after which a place is reported as unreachable.
 pub(crate) const REPORT_AFTER: Duration = Duration::from_secs(3);
+/// The same for a place whose connection waits for those of other workers there.
+const REPORT_WAITING_AFTER: Duration = Duration::from_secs(20);
 
 /// What is known about the place of a runtime.
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ pub(crate) struct Reach {
 #[derive(Debug)]
 struct Silence {
     since: Timestamp,
+    begun: Instant,
     reason: Option<Error>,
     /// When it is reported; `None` after that.
     report_at: Option<Instant>,
@@ -37,6 +40,7 @@ impl Reach {
     pub(crate) fn is_awaited(&mut self, reason: Option<Error>) {
         let silence = self.silence.get_or_insert_with(|| Silence {
             since: entropy::now(),
+            begun: Instant::now(),
             reason: None,
             report_at: Some(Instant::now() + REPORT_AFTER),
         });
@@ -63,6 +67,19 @@ impl Reach {
     /// Returns whether the next answer of the place is news.
     pub(crate) fn is_silent(&self) -> bool {
         self.silence.is_some()
+    }
+
+    /// A connection waits for others: nothing was asked yet, so nothing is reported for a while. Returns
+    /// whether that is so.
+    pub(super) fn waits(&mut self) -> bool {
+        let Some(silence) = self.silence.as_mut().filter(|silence| silence.reason.is_none()) else {
+            return false;
+        };
+        let waits = silence.begun.elapsed() < REPORT_WAITING_AFTER;
+        if waits {
+            silence.report_at = Some(Instant::now() + REPORT_AFTER);
+        }
+        waits
     }
 
     /// The silence is reported. Returns the state.
@@ -116,5 +133,18 @@ mod tests {
         assert_eq!(reach.answers(), (Some(since), true));
         reach.is_awaited(None);
         assert_eq!((reach.answers(), reach.is_silent()), ((None, false), false));
+    }
+
+    #[test]
+    fn a_connection_that_waits_for_others_is_reported_later() {
+        let mut reach = Reach::default();
+        reach.is_awaited(None);
+        assert!(reach.waits() && reach.report_at().is_some());
+        reach.silence.as_mut().unwrap().begun -= REPORT_WAITING_AFTER;
+        assert!(!reach.waits());
+        // What has refused a connection is not waited for.
+        let mut refused = Reach::default();
+        refused.is_awaited(Some(Error::new(Code::PlacementUnreachable, "refused")));
+        assert!(!refused.waits() && !Reach::default().waits());
     }
 }
