@@ -22,7 +22,7 @@ const OUTAGE: u64 = 1500;
 /// The rates of a slow network.
 const RATES: [&str; 3] = ["2mbit", "20mbit", "200mbit"];
 /// The placements, each with a worker that has a manager.
-const PLACEMENTS: [&str; 4] = ["there-1", "there-2", "box", "cluster"];
+const PLACEMENTS: [&str; 3] = ["there-1", "there-2", "box"];
 
 /// What is made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ enum PlaceFault {
     Connections,
     /// The ssh server of a host is down for a moment.
     Server,
-    /// A client here is killed: of ssh, podman or Slurm.
+    /// A client here is killed: of ssh or podman.
     Client,
     /// The end of a stream there is killed.
     Stream,
@@ -47,57 +47,35 @@ enum PlaceFault {
     Agent,
     /// The daemon is killed.
     Daemon,
-    /// The controller of the cluster is killed, and starts again after a moment.
-    Controller,
-    /// The daemon of the node is killed, and starts again.
-    Node,
-    /// The node takes no job for a moment.
-    Drain,
-    /// A job is canceled from outside.
-    Job,
     /// A container is killed from outside.
     Container,
 }
 
-const FAULTS: [(PlaceFault, usize); 15] = [
-    (PlaceFault::Cable, 24),
-    (PlaceFault::Packets, 24),
-    (PlaceFault::Rate, 10),
-    (PlaceFault::Connections, 20),
-    (PlaceFault::Server, 14),
+const FAULTS: [(PlaceFault, usize); 11] = [
+    (PlaceFault::Cable, 26),
+    (PlaceFault::Packets, 26),
+    (PlaceFault::Rate, 12),
+    (PlaceFault::Connections, 24),
+    (PlaceFault::Server, 16),
     (PlaceFault::Client, 30),
-    (PlaceFault::Stream, 24),
+    (PlaceFault::Stream, 26),
     (PlaceFault::Runtime, 12),
     (PlaceFault::Agent, 12),
     (PlaceFault::Daemon, 10),
-    (PlaceFault::Controller, 6),
-    (PlaceFault::Node, 4),
-    (PlaceFault::Drain, 4),
-    (PlaceFault::Job, 3),
-    (PlaceFault::Container, 3),
+    (PlaceFault::Container, 6),
 ];
 
-/// The engines and hosts of a test.
+/// The engine and the hosts of a test.
 struct Fleet {
     hosts: Vec<SshHost>,
     podman: Podman,
-    slurm: Slurm,
 }
 
 impl Fleet {
     fn start(sandbox: &mut TestSandbox) -> Option<Self> {
-        let config = sandbox.file("home/.config/subagent/config.yaml");
-        let read = || -> Value { serde_json::from_slice(&fs::read(&config).unwrap()).unwrap() };
         let hosts = SshHost::start_several(sandbox, 2)?;
-        let of_hosts = read();
-        let slurm = Slurm::start(sandbox)?;
-        let mut all = read();
-        for (name, placement) in of_hosts["placements"].as_object().unwrap() {
-            all["placements"][name] = placement.clone();
-        }
-        fs::write(&config, all.to_string()).unwrap();
         let podman = Podman::prepare(sandbox)?;
-        Some(Self { hosts, podman, slurm })
+        Some(Self { hosts, podman })
     }
 
     /// Lets this fail once.
@@ -131,32 +109,15 @@ impl Fleet {
                 a_moment(random, OUTAGE);
                 host.restart_server(sandbox);
             }
-            PlaceFault::Client => killed(sandbox, random, broken, |one, _| {
-                ["ssh", "podman", "srun"].contains(&one.name.as_str())
-            }),
+            PlaceFault::Client => {
+                killed(sandbox, random, broken, |one, _| ["ssh", "podman"].contains(&one.name.as_str()))
+            }
             PlaceFault::Stream => killed(sandbox, random, broken, |one, _| one.name == "subagent-dial"),
             PlaceFault::Runtime => killed(sandbox, random, broken, |one, _| one.name == "subagent-runtim"),
             PlaceFault::Agent => killed(sandbox, random, broken, |one, all| {
                 all.iter().any(|guard| guard.pid == one.parent && guard.name == "subagent-guard")
             }),
             PlaceFault::Daemon => killed(sandbox, random, broken, |one, _| one.name == "subagentd"),
-            PlaceFault::Controller => {
-                self.slurm.kill_controller();
-                a_moment(random, OUTAGE);
-                self.slurm.start_controller();
-            }
-            PlaceFault::Node => self.slurm.restart_node(),
-            PlaceFault::Drain => {
-                self.slurm.update_node("drain");
-                a_moment(random, OUTAGE);
-                self.slurm.update_node("resume");
-            }
-            PlaceFault::Job => {
-                let job = awaited("a job", broken, || self.slurm.jobs().into_iter().next());
-                if let Some((name, _)) = job {
-                    let _ = self.slurm.run(&["scancel", "--signal=KILL", "--full", "--name", &name]);
-                }
-            }
             PlaceFault::Container => {
                 let container = awaited("a container", broken, || self.podman.running());
                 if let Some(name) = container {
@@ -284,7 +245,7 @@ fn nothing_is_lost_or_done_twice_when_places_of_all_kinds_fail() {
     }
     say(&format!(
         "faults at places: {struck}, each kind at least {}; {} turns, {completed} completed; {took:?}",
-        times(3),
+        times(6),
         turns.len()
     ));
 }
