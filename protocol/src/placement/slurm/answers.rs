@@ -23,7 +23,7 @@ pub fn status(printed: &str) -> PlaceStatus {
     }
 }
 
-/// Returns the name of the cluster in what [`SlurmCluster::identify`] printed.
+/// Returns the name of the cluster in what [`super::SlurmCluster::identify`] printed.
 #[must_use]
 pub fn cluster_name(printed: &str) -> Option<&str> {
     printed
