@@ -80,7 +80,7 @@ fn restarted_in_a_turn(with_another_daemon: bool) {
     let accepted = sandbox.send_no_wait(&worker, &prompt);
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     host.shut_down();
-    assert!(!runtime.lives());
+    assert!(runtime.ends());
     let _ = unreachable(&sandbox, &worker);
     if with_another_daemon {
         sandbox.kill_daemon();
