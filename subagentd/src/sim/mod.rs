@@ -22,7 +22,7 @@ use world::SimulatedWorld;
 
 /// Number of histories in an ordinary run, half of them with places that can be cut off.
 const SEEDS: usize = 2_500;
-/// Number of further histories with such places: together 10,000.
+/// Number of further histories with such places: 10,000 with the half of the others.
 const PLACED_SEEDS: usize = 8_750;
 /// Number of histories within which each break must be noticed.
 const SEEDS_TO_NOTICE: u64 = 10_000;

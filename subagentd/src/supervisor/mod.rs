@@ -57,7 +57,7 @@ pub(crate) use views::inspect::InspectQuery;
 pub(crate) use views::overview::OverviewFilter;
 pub(crate) use views::question::pending_approval;
 #[cfg(test)]
-pub(crate) use worker::{REPORT_AFTER, is_progress};
+pub(crate) use worker::{REPORT_AFTER, REPORT_WAITING_AFTER, is_progress};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 

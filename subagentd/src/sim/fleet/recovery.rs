@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::agenda::Agenda;
 use super::{keepalive, micros};
-use crate::supervisor::REPORT_AFTER;
 use crate::supervisor::runtimes::adoption::{AT_ONCE, PATIENCE};
 use crate::supervisor::runtimes::place::RuntimePlace;
 use crate::supervisor::runtimes::stream::PONG_TIMEOUT;
-use crate::supervisor::runtimes::stream::turns::DIALS_AT_ONCE;
+use crate::supervisor::runtimes::stream::turns::{DIALS_AT_ONCE, LONGEST_TURN};
+use crate::supervisor::{REPORT_AFTER, REPORT_WAITING_AFTER};
 
 /// Parts of a microsecond in which the machine's work is counted.
 const PARTS: u64 = 1_000_000;
@@ -44,14 +44,22 @@ enum DialEvent {
     Reported(usize),
     /// This dial of it had no answer in time.
     GivenUp(usize, u64),
+    /// This dial of it has had its turn for long, and lets the next one begin.
+    TurnOver(usize, u64),
     /// Its pause is over, so it is dialed.
     Due(usize),
 }
 
 struct DialedWorker {
     place: RuntimePlace,
+    /// When its connection was first wanted.
+    since: u64,
     /// The present dial, until it is answered or given up.
     dial: Option<u64>,
+    /// Whether that has a turn of its host.
+    has_turn: bool,
+    /// Whether a dial was given up.
+    is_refused: bool,
     /// Whether the adoption of the next one waits for it.
     is_awaited: bool,
     is_reached: bool,
@@ -59,7 +67,7 @@ struct DialedWorker {
 
 #[derive(Default)]
 struct RedialedHost {
-    /// Number of dials that have not been answered.
+    /// Number of dials that have a turn.
     open: usize,
     /// Workers that wait for their turn.
     waiting: VecDeque<usize>,
@@ -138,7 +146,15 @@ struct DialingFleet {
 /// Dials all workers of a daemon that was started again. `cost` is the time that one dial takes if
 /// the machine does nothing else. The workers are on the hosts in turns.
 pub(super) fn simulate(places: Vec<RuntimePlace>, hosts: usize, cost: Duration) -> RecoveryOutcome {
-    let worker = |place| DialedWorker { place, dial: None, is_awaited: false, is_reached: false };
+    let worker = |place| DialedWorker {
+        place,
+        since: 0,
+        dial: None,
+        has_turn: false,
+        is_refused: false,
+        is_awaited: false,
+        is_reached: false,
+    };
     let mut fleet = DialingFleet {
         now: 0,
         cost: micros(cost) * PARTS,
@@ -193,6 +209,7 @@ impl DialingFleet {
             self.adopted += 1;
             self.awaited += 1;
             self.workers[worker].is_awaited = true;
+            self.workers[worker].since = self.now;
             self.agenda.plan(self.now + micros(PATIENCE), DialEvent::Overtaken(worker));
             self.agenda.plan(self.now + micros(REPORT_AFTER), DialEvent::Reported(worker));
             self.dial(worker);
@@ -214,13 +231,22 @@ impl DialingFleet {
         self.dials += 1;
         let limit = micros(keepalive(self.dials) + PONG_TIMEOUT);
         self.workers[worker].dial = Some(self.dials);
+        self.workers[worker].has_turn = true;
         self.machine.begin(self.dials, worker, self.cost);
         self.agenda.plan(self.now + limit, DialEvent::GivenUp(worker, self.dials));
+        self.agenda.plan(self.now + micros(LONGEST_TURN), DialEvent::TurnOver(worker, self.dials));
     }
 
     /// A dial has ended. Its turn is that of the next worker of the host.
     fn end_dial(&mut self, worker: usize) {
         self.workers[worker].dial = None;
+        self.end_turn(worker);
+    }
+
+    fn end_turn(&mut self, worker: usize) {
+        if !std::mem::take(&mut self.workers[worker].has_turn) {
+            return;
+        }
         let host = self.host(worker);
         host.open -= 1;
         if let Some(next) = host.waiting.pop_front() {
@@ -247,13 +273,30 @@ impl DialingFleet {
         }
     }
 
+    /// Reports a worker that is not reached. One that waits for its first turn is reported later.
+    fn report(&mut self, worker: usize) {
+        let DialedWorker { since, dial, is_refused, is_reached, .. } = self.workers[worker];
+        let waits = dial.is_none() && !is_refused && !is_reached;
+        if waits && self.now - since < micros(REPORT_WAITING_AFTER) {
+            self.agenda.plan(self.now + micros(REPORT_AFTER), DialEvent::Reported(worker));
+        } else {
+            self.reported += u64::from(!is_reached);
+        }
+    }
+
     fn happen(&mut self, event: DialEvent) {
         match event {
             DialEvent::Overtaken(worker) => self.overtake(worker),
-            DialEvent::Reported(worker) => self.reported += u64::from(!self.workers[worker].is_reached),
+            DialEvent::Reported(worker) => self.report(worker),
+            DialEvent::TurnOver(worker, dial) => {
+                if self.workers[worker].dial == Some(dial) {
+                    self.end_turn(worker);
+                }
+            }
             DialEvent::GivenUp(worker, dial) => {
                 if self.workers[worker].dial == Some(dial) {
                     self.given_up += 1;
+                    self.workers[worker].is_refused = true;
                     self.machine.open.remove(&dial);
                     self.end_dial(worker);
                     let pause = micros(self.workers[worker].place.next_pause());

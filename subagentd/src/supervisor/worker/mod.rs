@@ -35,7 +35,7 @@ pub(super) use message::{
     ActorMessage, Also, ChangeRequest, ChildCancel, LimitOrder, Respond, RevivalOutcome, SetOrder,
 };
 #[cfg(test)]
-pub(crate) use runtime::reach::REPORT_AFTER;
+pub(crate) use runtime::reach::{REPORT_AFTER, REPORT_WAITING_AFTER};
 pub(super) use runtime::revival::Revival;
 pub(super) use snapshot::Snapshot;
 

@@ -13,7 +13,7 @@ use crate::Bench;
 use crate::world::{BenchWorld, idle_for, sync};
 
 const MISSING: &str = "openssh-server is missing";
-const NO_NETWORK: &str = "openssh-server or iproute2 is missing, or no namespace can be made";
+const NO_NETWORK: &str = "openssh-server, iproute2 or nftables is missing, or no namespace can be made";
 /// Events a second of a worker whose events are timed.
 const RATE: u64 = 100;
 /// Time limit for the news that a host is there or not.

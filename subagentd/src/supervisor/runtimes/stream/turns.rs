@@ -11,8 +11,9 @@ use tokio::time::sleep;
 
 /// Maximum number of connections to one placement that have not been answered yet.
 pub(crate) const DIALS_AT_ONCE: usize = 16;
-/// Time after which a connection without an answer lets the next one begin.
-pub(crate) const LONGEST_TURN: Duration = Duration::from_secs(10);
+/// Time after which a connection without an answer lets the next one begin. A silent one ends before, if
+/// no engine is asked first: with less, a busy machine would open more than it can answer.
+pub(crate) const LONGEST_TURN: Duration = Duration::from_secs(30);
 
 /// The turns of all placements. A clone is cheap.
 #[derive(Debug, Clone, Default)]

@@ -14,7 +14,7 @@ use crate::supervisor::runtimes::stream::StreamState;
 /// Time without an answer after which a place is reported as unreachable.
 pub(crate) const REPORT_AFTER: Duration = Duration::from_secs(3);
 /// The same for a place whose connection waits for those of other workers there.
-const REPORT_WAITING_AFTER: Duration = Duration::from_secs(20);
+pub(crate) const REPORT_WAITING_AFTER: Duration = Duration::from_secs(20);
 
 /// What is known about the place of a runtime.
 #[derive(Debug, Default)]
