@@ -180,7 +180,7 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, shared: Arc<Panel
         seat: Arc::clone(&seat),
         peer,
         own,
-        found: OnceCell::new(),
+        found: tokio::sync::Mutex::default(),
         permitted: OnceCell::new(),
     });
     let service = service_fn(move |request: Request<Incoming>| {

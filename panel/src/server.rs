@@ -104,13 +104,27 @@ pub(crate) struct Holders {
     processes: Vec<ProcessId>,
 }
 
+impl Holders {
+    fn of(processes: Vec<ProcessId>) -> Self {
+        let words: Vec<String> = processes.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
+        Self { header: words.join(",").into(), processes }
+    }
+
+    /// Whether none of several has ended. The connection of the only one ends with it.
+    fn are_alive(&self) -> bool {
+        let is_alive =
+            |id: &ProcessId| proc::start_time(id.pid).is_ok_and(|start_time| start_time == id.start_time);
+        self.processes.len() < 2 || self.processes.iter().all(is_alive)
+    }
+}
+
 /// One connection, and what was found out about its other end. Errors are not kept: the next request tries again.
 pub(crate) struct BrowserConnection {
     pub(crate) shared: Arc<PanelState>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) peer: SocketAddr,
     pub(crate) own: SocketAddr,
-    pub(crate) found: OnceCell<Holders>,
+    pub(crate) found: tokio::sync::Mutex<Option<Holders>>,
     /// Whether the process may act as an owner. It stays below an agent, or above all, for as long as it lives.
     pub(crate) permitted: OnceCell<()>,
 }
@@ -276,17 +290,18 @@ impl BrowserConnection {
         }
     }
 
+    /// The processes at the other end. One that inherited the connection and has ended counts no more.
     pub(crate) async fn holders(&self) -> Result<Holders, Value> {
+        let mut found = self.found.lock().await;
+        if let Some(holders) = found.as_ref().filter(|holders| holders.are_alive()) {
+            return Ok(holders.clone());
+        }
         let (peer, own, is_forwarded) = (self.peer, self.own, self.shared.is_forwarded);
-        let found = self.found.get_or_try_init(|| async move {
-            let found = tokio::task::spawn_blocking(move || peer::holders(peer, own, is_forwarded)).await;
-            let processes =
-                found.unwrap_or_else(|problem| Err(Error::new(Code::Internal, problem.to_string())))?;
-            let words: Vec<String> =
-                processes.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
-            Ok::<_, Error>(Holders { header: words.join(",").into(), processes })
-        });
-        found.await.cloned().map_err(|problem| error(&problem))
+        let looked = tokio::task::spawn_blocking(move || peer::holders(peer, own, is_forwarded)).await;
+        let processes = looked
+            .unwrap_or_else(|problem| Err(Error::new(Code::Internal, problem.to_string())))
+            .map_err(|problem| error(&problem))?;
+        Ok(found.insert(Holders::of(processes)).clone())
     }
 
     /// Refuses a process below an agent. The daemon whose worker that is notes it.

@@ -8,11 +8,14 @@ use std::io;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use subagent_protocol::{Code, Error};
+use tokio::sync::Semaphore;
 
 /// What the daemon itself and the requests that it answers need.
 const RESERVED: u64 = 48;
 /// What a live runtime costs: its connection, its process, its journal.
-const PER_RUNTIME: u64 = 3;
+pub(crate) const PER_RUNTIME: u32 = 3;
+/// What a live placed runtime costs: the pipes of the client that carries its stream, and its mirror.
+pub(crate) const PER_PLACED_RUNTIME: u32 = 6;
 /// The share of one query: its files, and those of the request behind it.
 const PER_READER: u64 = 16;
 
@@ -26,10 +29,15 @@ pub(crate) fn limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
 }
 
-/// The maximum number of runtimes that the daemon is connected to.
+/// The number of open files for the runtimes that the daemon is connected to.
+pub(crate) fn for_runtimes(limit: u64) -> usize {
+    usize::try_from(limit.saturating_sub(RESERVED)).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
+}
+
+/// The maximum number of runtimes on this machine that the daemon is connected to.
 #[must_use]
 pub fn max_runtimes(limit: u64) -> usize {
-    usize::try_from(limit.saturating_sub(RESERVED) / PER_RUNTIME).unwrap_or(usize::MAX)
+    for_runtimes(limit) / PER_RUNTIME as usize
 }
 
 /// The number of queries that run at the same time, at most `max`.

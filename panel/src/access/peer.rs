@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
+use std::thread;
+use std::time::Duration;
 
 use nix::unistd::geteuid;
 use subagent_config::proc;
@@ -18,8 +20,10 @@ const MAX_HOLDERS: usize = 8;
 const ESTABLISHED: &str = "01";
 
 /// The kernel gives its table in pieces. A piece that is read while other connections end can lack an entry.
-/// The holders of a connection are also read at most this often again, until they stay the same.
 const MAX_READS: usize = 5;
+/// A process that starts another one shares its connections with it until that runs its program. So several
+/// holders are looked for again, with these pauses in milliseconds, until only one is left.
+const PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 32];
 
 /// The processes that hold the other end of the connection from `peer` to `own`: one, or those that inherited it. The
 /// connection must be of this process's user.
@@ -64,17 +68,12 @@ pub(crate) fn holders(
         found.map_err(|error| unknown(&format!("/proc cannot be read: {error}")))
     };
     let mut holders = look()?.counting(is_forwarded);
-    for _ in 0..MAX_READS {
-        // A browser that starts a process shares its connections with it until that becomes its program.
+    for pause in PAUSES {
         if holders.len() < 2 {
             break;
         }
-        let again = look()?.counting(is_forwarded);
-        let is_same = again == holders;
-        holders = again;
-        if is_same {
-            break;
-        }
+        thread::sleep(Duration::from_millis(pause));
+        holders = look()?.counting(is_forwarded);
     }
     match holders.len() {
         0 => Err(unknown("no visible process holds its connection")),

@@ -121,8 +121,8 @@ pub(crate) struct SupervisorState {
     live: watch::Sender<usize>,
     /// Counts parked workers with queued work.
     pub(super) parked: watch::Sender<usize>,
-    /// The maximum of `live`.
-    max_runtimes: usize,
+    /// The open files that are left for live runtimes.
+    runtime_files: Arc<tokio::sync::Semaphore>,
     /// Connections from below placed workers, on their way to the API.
     pub(super) placed_connections: PlacedConnections,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
@@ -160,7 +160,9 @@ impl SupervisorState {
             hooks: tokio::sync::Semaphore::new(MAX_HOOKS),
             live: watch::Sender::new(0),
             parked: watch::Sender::new(0),
-            max_runtimes: descriptors::max_runtimes(descriptors::limit()),
+            runtime_files: Arc::new(tokio::sync::Semaphore::new(descriptors::for_runtimes(
+                descriptors::limit(),
+            ))),
             placed_connections: PlacedConnections::default(),
             guards: Mutex::default(),
             runtimes: Mutex::default(),
@@ -321,32 +323,30 @@ impl Drop for ParkedWorkGuard {
     }
 }
 
-/// Counts a live runtime until it is dropped.
-pub(super) struct LiveToken(Arc<SupervisorState>);
+/// Counts a live runtime and its open files until it is dropped.
+pub(super) struct LiveToken {
+    shared: Arc<SupervisorState>,
+    _files: tokio::sync::OwnedSemaphorePermit,
+}
 
 impl LiveToken {
-    /// Reserves a slot for a live runtime.
+    /// Reserves the files of a live runtime, which may be placed.
     ///
     /// # Errors
     /// `TOO_MANY_OPEN_FILES`: the remaining descriptors are reserved for requests.
-    pub(super) fn take(shared: &Arc<SupervisorState>) -> Result<Self> {
-        let has_room = |live: &usize| *live < shared.max_runtimes;
-        let taken = shared.live.send_if_modified(|live| {
-            let taken = has_room(live);
-            *live += usize::from(taken);
-            taken
-        });
-        if taken {
-            Ok(Self(Arc::clone(shared)))
-        } else {
-            Err(descriptors::too_many("cannot reach the worker"))
-        }
+    pub(super) fn take(shared: &Arc<SupervisorState>, is_placed: bool) -> Result<Self> {
+        let files = if is_placed { descriptors::PER_PLACED_RUNTIME } else { descriptors::PER_RUNTIME };
+        let Ok(files) = Arc::clone(&shared.runtime_files).try_acquire_many_owned(files) else {
+            return Err(descriptors::too_many("cannot reach the worker"));
+        };
+        shared.live.send_modify(|live| *live += 1);
+        Ok(Self { shared: Arc::clone(shared), _files: files })
     }
 }
 
 impl Drop for LiveToken {
     fn drop(&mut self) {
-        self.0.live.send_modify(|live| *live = live.saturating_sub(1));
+        self.shared.live.send_modify(|live| *live = live.saturating_sub(1));
     }
 }
 

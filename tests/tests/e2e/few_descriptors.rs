@@ -11,7 +11,10 @@ const ANSWERED: Duration = Duration::from_secs(15);
 
 /// Starts workers, and then a daemon that may open `limit` files.
 fn adopted_with(limit: u32) -> (TestSandbox, Vec<String>) {
-    let sandbox = TestSandbox::new();
+    adopted_by(TestSandbox::new(), limit)
+}
+
+fn adopted_by(sandbox: TestSandbox, limit: u32) -> (TestSandbox, Vec<String>) {
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
     sandbox.kill_daemon();
@@ -71,6 +74,21 @@ fn a_daemon_with_few_descriptors_adopts_workers_in_turns() {
     sandbox.kill_daemon();
     for worker in workers.iter().filter(|worker| !reached.contains(worker)) {
         assert!(is_reached(&sandbox, worker), "{worker}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_placed_worker_counts_with_the_files_of_its_stream() {
+    let mut sandbox = TestSandbox::new();
+    sandbox.set_env("SUBAGENT_PLACEMENT_LOOPBACK", "1");
+    let (sandbox, workers) = adopted_by(sandbox, 62);
+    // (62 - 48) / 6: two, and not the four that would have room beside the daemon.
+    let reached = workers.iter().filter(|worker| is_reached(&sandbox, worker)).count();
+    assert_eq!(reached, 2);
+    sandbox.kill_daemon();
+    for worker in &workers {
+        assert_eq!(sandbox.run(&["worker", "stop", worker]).data()["state"], "stopped");
     }
     sandbox.finish();
 }

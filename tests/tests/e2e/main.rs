@@ -133,6 +133,7 @@ mod slurm {
     mod bad;
     pub(super) mod cluster;
     mod forgotten;
+    mod left;
     mod queue;
     mod turns;
 }

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{getsockopt, sockopt};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, geteuid};
 
 use subagent_protocol::placement::kubernetes::CREATE;
@@ -24,6 +24,8 @@ use super::dial::kill_listener;
 use super::folder::{PlacedFolder, WorkerLock};
 use super::there;
 
+/// A look at children that leaves them as they are.
+const CHILDREN: WaitPidFlag = WaitPidFlag::WEXITED.union(WaitPidFlag::WNOHANG).union(WaitPidFlag::WNOWAIT);
 /// Time in which a runtime must be started.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The first and the longest pause between two looks at a live runtime. A process that ends resets it.
@@ -56,7 +58,13 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
         }
         _ => PlacedFolder::at(path)?,
     };
-    let served = arguments.next().map(|number| HoldSocket::listen(&folder, &number, !creates)).transpose()?;
+    let number = arguments.next();
+    // The runtimes of several jobs share a folder.
+    let own = number.as_ref().and_then(|number| number.to_str()?.parse().ok()).filter(|_| !creates);
+    if own.is_some_and(|own| has_ended(&folder, own)) {
+        return Ok(());
+    }
+    let served = number.map(|number| HoldSocket::listen(&folder, &number, !creates)).transpose()?;
     // The runtime outlives `submit`, and becomes a child of this process.
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut signals = SigSet::empty();
@@ -91,7 +99,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
         } else if Instant::now() < look_at {
             continue;
         }
-        if !lives(&folder) {
+        if !lives(&folder) || own.is_some_and(|own| has_ended(&folder, own)) {
             let since = *ended.get_or_insert_with(Instant::now);
             if !creates || !was_started(&folder) || since.elapsed() >= LINGER_TIMEOUT {
                 return Ok(());
@@ -199,6 +207,14 @@ fn reap() -> io::Result<bool> {
 /// Whether a runtime was started, as far as is known.
 fn was_started(folder: &PlacedFolder) -> bool {
     folder.record().map_or(true, |record| record.incarnation > 0)
+}
+
+/// Whether the runtime of this number was started before and has ended, or a newer one was started. The
+/// processes of this job are its children.
+fn has_ended(folder: &PlacedFolder, own: u64) -> bool {
+    let has_children = !matches!(waitid(Id::All, CHILDREN), Err(Errno::ECHILD));
+    let newest = folder.record().map_or(0, |record| record.incarnation);
+    !has_children && (newest > own || (newest == own && !lives(folder)))
 }
 
 /// Whether a runtime or a guard lives. A lock that cannot be looked at now, as on a file system whose

@@ -52,16 +52,18 @@ pub(super) struct PlaceEnding {
     pub(super) tries_given_up: bool,
     /// The number of the newest runtime.
     pub(super) newest: u64,
+    /// Whether the place of the newest runtime ends with it, by itself.
+    pub(super) newest_ends: bool,
     /// Asks a place that may be in use whether it serves this daemon.
     pub(super) open: StreamOpen,
 }
 
 impl WorkerPlaces {
     /// Whether the place of a runtime is one of these. Where the worker's folder is shared, its locks prove
-    /// the end of all runtimes but the newest one.
+    /// the end of all runtimes, but the engine may still have empty places.
     fn includes(self, number: u64, newest: u64, shares_folder: bool) -> bool {
         match self {
-            Self::Earlier if shares_folder => number == newest,
+            Self::Earlier if shares_folder => number <= newest,
             Self::Superseded if shares_folder => false,
             // After the restore of a backup, there may be places of higher numbers.
             Self::Earlier => number != newest + 1,
@@ -88,11 +90,18 @@ pub(super) async fn end_all(
         if !ending.which.includes(number, ending.newest, engine.shares_folder()) {
             continue;
         }
-        if asked::read(carrier, worker, number).await?.is_some_and(|asked| asked.given_up) {
+        let Some(asked) = asked::read(carrier, worker, number).await? else { continue };
+        if asked.given_up {
             given_up.push(number);
             continue;
         }
-        match end(carrier, engine, (worker, number), Some(&ending.open)).await {
+        let ended = match ending.newest_ends && number == ending.newest {
+            true => Ok(()),
+            false => end(carrier, engine, (worker, number), Some(&ending.open)).await,
+        };
+        match ended {
+            // It is not asked for again.
+            Ok(()) if is_proved_elsewhere => asked::end(carrier, worker, number, &asked.identity).await?,
             Ok(()) => {}
             Err(error) if error.code == Code::Fenced => return Err(error),
             // The locks in the shared folder have proved the end of what ran there.
@@ -269,7 +278,7 @@ mod tests {
         assert_eq!(included(WorkerPlaces::Earlier, false), [1, 2, 3, 5]);
         assert_eq!(included(WorkerPlaces::Superseded, false), [1, 2, 5]);
         assert!(included(WorkerPlaces::Superseded, true).is_empty());
-        assert_eq!(included(WorkerPlaces::Earlier, true), [3]);
+        assert_eq!(included(WorkerPlaces::Earlier, true), [1, 2, 3]);
         assert_eq!(included(WorkerPlaces::Next, false), [4, 5]);
         assert_eq!(included(WorkerPlaces::Next, true), [4, 5]);
     }

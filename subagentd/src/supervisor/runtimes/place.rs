@@ -248,11 +248,8 @@ impl RuntimePlace {
     ) -> Option<impl Future<Output = Result<PlacesEnd>> + Send + 'static> {
         let Self::Placed(placed) = self else { return None };
         let engine = placed.carrier.queue()?;
-        if engine.shares_folder() && clean && which == WorkerPlaces::Earlier {
-            // Its place ends with it.
-            return None;
-        }
-        let ending = PlaceEnding { tries_given_up: true, ..placed.ending_of(which, at) };
+        let newest_ends = engine.shares_folder() && clean;
+        let ending = PlaceEnding { tries_given_up: true, newest_ends, ..placed.ending_of(which, at) };
         let (carrier, worker) = (placed.carrier.clone(), placed.worker.clone());
         Some(async move { ended::end_all(&carrier, &engine, &worker, &ending).await })
     }
@@ -479,7 +476,7 @@ impl PlacedRuntime {
     fn ending_of(&self, which: WorkerPlaces, at: DialPosition) -> PlaceEnding {
         let newest = at.incarnation;
         let open = StreamOpen { is_known: false, serves_tasks: false, ..self.open(at, None) };
-        PlaceEnding { which, tries_given_up: false, newest, open }
+        PlaceEnding { which, tries_given_up: false, newest, newest_ends: false, open }
     }
 
     /// The begin of a stream.

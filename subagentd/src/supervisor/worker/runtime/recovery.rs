@@ -49,7 +49,7 @@ pub(crate) async fn recover(actor: &mut Actor) {
     }
     match lock {
         Ok(None) if subagent_failpoint::sabotaged("gone.invent") => gone::gone(actor).await,
-        Ok(None) => match LiveToken::take(&actor.shared) {
+        Ok(None) => match LiveToken::take(&actor.shared, actor.runtime.place.is_placed()) {
             Ok(live) => adopt_runtime(actor, live).await,
             // The runtime continues. The actor connects when another runtime has ended.
             Err(error) => actor.journal.retry_later(error),
@@ -91,7 +91,7 @@ async fn recover_placed(actor: &mut Actor) {
         let (runtime, guard) = (actor.runtime.stored_process, actor.runtime.stored_guard);
         actor.shared.set_processes(&actor.identity.worker_id, runtime, guard);
     }
-    match LiveToken::take(&actor.shared) {
+    match LiveToken::take(&actor.shared, actor.runtime.place.is_placed()) {
         Ok(live) => adopt_runtime(actor, live).await,
         // The runtime continues. The actor connects when another runtime has ended.
         Err(error) => actor.journal.retry_later(error),

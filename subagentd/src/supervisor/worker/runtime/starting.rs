@@ -59,7 +59,7 @@ pub(crate) async fn start_runtime(actor: &mut Actor) {
 }
 
 async fn try_start_runtime(actor: &mut Actor) -> Result<()> {
-    let live = LiveToken::take(&actor.shared)?;
+    let live = LiveToken::take(&actor.shared, actor.runtime.place.is_placed())?;
     locks::make_directory(&actor.identity.directory)?;
     let held = |what: &str| {
         Error::new(Code::StopIncomplete, format!("{what} of this worker still runs; try again in a moment"))

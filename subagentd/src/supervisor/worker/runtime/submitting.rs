@@ -19,7 +19,7 @@ use crate::supervisor::worker::actor::Actor;
 
 /// Starts a placed runtime. Without an answer, a stream decides whether it lives.
 pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
-    let live = match LiveToken::take(&actor.shared) {
+    let live = match LiveToken::take(&actor.shared, actor.runtime.place.is_placed()) {
         Ok(live) => live,
         Err(error) => {
             // The place is asked for again with the next start.
