@@ -9,6 +9,8 @@ use crate::error::{Code, Error};
 /// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
 /// executed.
 pub const NO_PROGRAM: [i32; 2] = [127, 126];
+/// Exit codes for a program there that SIGHUP, SIGINT, SIGKILL or SIGTERM has ended, as when its place ends.
+const ENDED_FROM_OUTSIDE: [i32; 4] = [129, 130, 137, 143];
 /// Time limit of a client that starts, shows or ends a place.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit for the rest of the output of a client that has ended: what it left may hold its end open.
@@ -106,6 +108,14 @@ impl ClientFailure<'_> {
                     .with("reason", reason)
                     .with("stderr", said)
                     .recommend(advice)
+            }
+            Self::Exited(Some(code), said) if ENDED_FROM_OUTSIDE.contains(&code) => {
+                let (signal, said) = (code - 128, cleaned(said));
+                let (located, after) = (placement.located(), after_colon(&said));
+                unreachable(format!("subagent-runtime {located} was ended by signal {signal}{after}"))
+                    .with("reason", "signal")
+                    .with("stderr", said)
+                    .recommend("repeat the command; what the engine says about the place tells why")
             }
             Self::Exited(code, said) => {
                 let (code, said) = (ended_with(code), cleaned(said));

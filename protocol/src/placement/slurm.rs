@@ -358,5 +358,8 @@ mod tests {
         let there =
             ClientFailure::Exited(Some(3), b"srun: error: n1: task 0: Exited").error(&placement, "/p");
         assert_eq!(there.code, Code::PlacementNotPrepared);
+        let ended =
+            ClientFailure::Exited(Some(143), b"error: *** STEP 8.0 ON n1 CANCELLED").error(&placement, "/p");
+        assert_eq!((ended.code, &ended.details["reason"]), (Code::PlacementUnreachable, &"signal".into()));
     }
 }

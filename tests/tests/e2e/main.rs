@@ -159,6 +159,7 @@ mod hosts {
     mod commands;
     mod far_client;
     mod list;
+    mod moved;
     mod passed;
 
     pub(crate) use far_client::host;

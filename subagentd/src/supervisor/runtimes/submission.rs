@@ -62,8 +62,14 @@ async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     match timeout(CONTAINER_TIMEOUT, command.output()).await {
         Ok(Ok(output)) if output.status.success() => Ok(()),
-        // Another container may have the name, so nothing is removed.
-        Ok(Ok(output)) => Err(failed(ClientFailure::Exited(output.status.code(), &output.stderr))),
+        // Another container may have the name, so nothing is removed. A client that was killed may have started
+        // this one.
+        Ok(Ok(output)) => {
+            if output.status.code().is_none() {
+                end(carrier, worker, incarnation).await;
+            }
+            Err(failed(ClientFailure::Exited(output.status.code(), &output.stderr)))
+        }
         Ok(Err(why)) => Err(failed(ClientFailure::NoClient(&why.to_string()))),
         Err(_) => {
             end(carrier, worker, incarnation).await;

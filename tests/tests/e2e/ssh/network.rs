@@ -1,5 +1,6 @@
 //! A host behind a network that is cut, loses packets or is slow.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
@@ -118,4 +119,36 @@ fn a_connection_that_stands_still_for_half_a_minute_is_replaced_and_loses_nothin
         host.go_on();
     };
     stream_over(|_| {}, late);
+}
+
+#[test]
+fn a_host_that_comes_back_during_an_accepted_restart_has_one_runtime() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start_in_network(&sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    let touched = sandbox.file_name("touched");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!touch {touched}\n!sleep 600000"));
+    wait_until("the turn", DEADLINE, || fs::exists(&touched).unwrap().then_some(()));
+    let first = sandbox.runtime(&worker);
+    let cut = Instant::now();
+    host.cut_network();
+    let _ = wait_for_unreachable(&sandbox, &worker, cut);
+    // Without the flag, there is no second runtime before the end of the first one is proved.
+    let plain = sandbox.subagent(&["worker", "restart", &worker, "--force"]).deadline(DEADLINE).run();
+    assert!(!plain.status.success(), "{plain}");
+    let restart = ["worker", "restart", &worker, "--force", "--accept-duplicate"];
+    let restarting = sandbox.subagent(&restart).deadline(DEADLINE).spawn();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    assert!(first.lives());
+    host.restore_network();
+    let _ = restarting.output().data_of("worker.restarted");
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    wait_until("the end of the first runtime", DEADLINE, || (!first.lives()).then_some(()));
+    let runtimes = || sandbox.processes().into_iter().filter(|one| one.name == "subagent-runtim").count();
+    assert_eq!(runtimes(), 1);
+    assert_eq!(fs::read_to_string(&touched).unwrap().lines().count(), 1);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    host.cut();
+    sandbox.finish();
 }
