@@ -159,7 +159,6 @@ mod hosts {
     mod commands;
     mod far_client;
     mod list;
-    mod moved;
     mod passed;
 
     pub(crate) use far_client::host;

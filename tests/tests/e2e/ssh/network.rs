@@ -135,7 +135,7 @@ fn a_host_that_comes_back_during_an_accepted_restart_has_one_runtime() {
     host.cut_network();
     let _ = wait_for_unreachable(&sandbox, &worker, cut);
     // Without the flag, there is no second runtime before the end of the first one is proved.
-    let plain = sandbox.subagent(&["worker", "restart", &worker, "--force"]).deadline(DEADLINE).run();
+    let plain = sandbox.subagent(&["worker", "restart", &worker, "--force"]).deadline(2 * DEADLINE).run();
     assert!(!plain.status.success(), "{plain}");
     let restart = ["worker", "restart", &worker, "--force", "--accept-duplicate"];
     let restarting = sandbox.subagent(&restart).deadline(DEADLINE).spawn();
