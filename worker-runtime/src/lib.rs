@@ -62,6 +62,7 @@ use std::process::ExitCode;
 
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::placement::UNKNOWN_COMMAND;
+use subagent_protocol::placement::client::PLACE_ENDED;
 use subagent_protocol::placement::podman::HOLD;
 use subagent_protocol::placement::slurm::RELAY;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
@@ -126,6 +127,10 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         },
         Some(RELAY) => match placement::relay::run(args.next(), args.next()) {
             Ok(()) => ExitCode::SUCCESS,
+            Err(error) if placement::relay::has_ended(&error) => {
+                fail(&error.to_string());
+                ExitCode::from(PLACE_ENDED)
+            }
             Err(error) => fail(&error.to_string()),
         },
         Some("--version") => match writeln!(io::stdout(), "subagent-runtime {}", env!("CARGO_PKG_VERSION")) {

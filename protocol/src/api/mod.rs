@@ -67,7 +67,7 @@ pub use queue::{
 pub use tasks::{
     CallableAgent, CallableAgents, CancelTask, KnownTask, MAX_TASK_NAME_CHARS, MergeOutcome, MessageTask,
     RunTask, TASK_SERVER, TASK_TOKEN, TaskList, TaskMerge, TaskMessage, TaskMessaged, TaskMode,
-    TaskOverrides, TaskPlace, TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
+    TaskOverrides, TaskPlace, TaskShown, TaskStatus, TaskTimes, TaskTranscript, TaskView, WaitTask,
 };
 pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
 pub use turns::{

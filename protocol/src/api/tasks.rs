@@ -10,6 +10,7 @@ use super::controllers::ControllerChoice;
 use super::worktrees::{WorktreeChoice, WorktreeView};
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
+use crate::data::workers::UnreachableState;
 use crate::details::Cost;
 use crate::error::Error;
 use crate::ids::{TurnId, WorkerId};
@@ -204,6 +205,9 @@ pub struct TaskView {
     pub mode: TaskMode,
     /// Status of the task.
     pub status: TaskStatus,
+    /// Since when its place does not answer, and why; absent while it is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<UnreachableState>,
     /// The parent worker; null for a manager's task.
     pub parent: Option<WorkerId>,
     /// The parent's turn that submitted or resumed it; null for a manager's task.
@@ -231,6 +235,19 @@ pub struct TaskView {
     /// Arbitrary data of the caller.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub metadata: Map<String, Value>,
+    /// When what happened to it.
+    #[serde(flatten)]
+    pub times: TaskTimes,
+    /// The sessions below its agent's own that the agent reported, at most 100; only in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub child_sessions: Vec<ChildSession>,
+}
+
+/// When what happened to a task.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TaskTimes {
     /// Time of its creation.
     pub created_at: Timestamp,
     /// Time of its newest event.
@@ -242,9 +259,6 @@ pub struct TaskView {
     /// Time since when it is archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
-    /// The sessions below its agent's own that the agent reported, at most 100; only in lists.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub child_sessions: Vec<ChildSession>,
 }
 
 /// Data of `task.shown` and `task.waited`.

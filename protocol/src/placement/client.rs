@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
+use super::places::ENDED_FROM_OUTSIDE;
 use super::{Engine, Placement, kubernetes, podman, slurm, ssh};
 use crate::error::{Code, Error};
 
 /// Exit codes of a shell, and of an engine of containers, for a program that is missing or cannot be
 /// executed.
 pub const NO_PROGRAM: [i32; 2] = [127, 126];
-/// Exit codes for a program there that SIGHUP, SIGINT, SIGKILL or SIGTERM has ended, as when its place ends.
-const ENDED_FROM_OUTSIDE: [i32; 4] = [129, 130, 137, 143];
+/// Exit code of `subagent-runtime relay` if no process holds the place any more: that of SIGHUP.
+pub const PLACE_ENDED: u8 = 129;
 /// Time limit of a client that starts, shows or ends a place.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit for the rest of the output of a client that has ended: what it left may hold its end open.

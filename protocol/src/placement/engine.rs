@@ -6,7 +6,7 @@ use std::path::Path;
 use super::command::{self, UserCommands};
 use super::kubernetes::{self, KubernetesCluster};
 pub use super::places::{
-    ClientCommand, ClientOutput, NamedPlace, PlaceIdentity, PlaceStart, PlaceStatus, place_name,
+    ClientCommand, ClientOutput, NamedPlace, PlaceIdentity, PlaceStart, PlaceStatus, place_name, place_prefix,
 };
 use super::slurm::{self, SlurmCluster};
 use super::{Engine, Placement};

@@ -145,6 +145,9 @@ impl PlaceStatus {
     }
 }
 
+/// Exit codes for a program there that SIGHUP, SIGINT, SIGKILL or SIGTERM has ended, as when its place ends.
+pub(super) const ENDED_FROM_OUTSIDE: [i32; 4] = [129, 130, 137, 143];
+
 /// What a client of an engine has printed.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOutput<'a> {
@@ -160,5 +163,11 @@ pub struct ClientOutput<'a> {
 /// the same ids.
 #[must_use]
 pub fn place_name(state: &str, worker: &str, incarnation: u64) -> String {
-    format!("subagent-{state}-{worker}-{incarnation}")
+    format!("{}{incarnation}", place_prefix(state, worker))
+}
+
+/// Returns with what the names of all places of a worker begin.
+#[must_use]
+pub fn place_prefix(state: &str, worker: &str) -> String {
+    format!("subagent-{state}-{worker}-")
 }

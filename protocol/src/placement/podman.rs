@@ -146,10 +146,19 @@ impl ContainerEngine {
         self.global().chain(command.into_iter().chain(words.iter().copied()).map(str::to_owned)).collect()
     }
 
-    /// Returns the arguments that end a container and everything in it.
+    /// Returns the arguments that end a container and everything in it. Of several names, podman removes
+    /// none if the first one ends meanwhile.
     #[must_use]
     pub fn remove(&self, name: &str) -> Vec<String> {
         self.global().chain(["rm", "--force", name].map(str::to_owned)).collect()
+    }
+
+    /// Returns the arguments that print the names of containers with this in their name.
+    #[must_use]
+    pub fn list(&self, part: &str) -> Vec<String> {
+        let filter = format!("--filter=name={part}");
+        let words = ["ps", "--all", &filter, "--format={{.Names}}"];
+        self.global().chain(words.map(str::to_owned)).collect()
     }
 
     /// Returns the arguments of another command of the client.

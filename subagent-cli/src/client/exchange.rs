@@ -30,6 +30,8 @@ pub struct ApiRequest {
     pub(crate) limit: Option<Duration>,
     /// How long the daemon waits at most before it answers.
     pub(super) wait: Option<Duration>,
+    /// Whether the daemon answers only after something that people or agents do.
+    pub(super) waits: bool,
 }
 
 impl ApiRequest {
@@ -44,6 +46,7 @@ impl ApiRequest {
             task_token: None,
             limit: Some(REQUEST_LIMIT),
             wait: None,
+            waits: false,
         }
     }
 
@@ -76,6 +79,7 @@ impl ApiRequest {
             task_token: self.task_token.clone(),
             limit: self.limit,
             wait: self.wait,
+            waits: self.waits,
             ..new
         })
     }
@@ -112,7 +116,7 @@ impl ApiRequest {
     /// Sets how long the daemon waits. It also counts while a lost host is dialed again.
     #[must_use]
     pub(super) fn waiting(mut self, wait: Option<Duration>) -> Self {
-        self.wait = wait;
+        (self.wait, self.waits) = (wait, true);
         self
     }
 

@@ -12,13 +12,55 @@ const MOST: u32 = 5;
 /// A connection of this duration resets the count.
 const GOOD: Duration = Duration::from_secs(10);
 
+/// How long a lost connection with a host is dialed again.
+const REDIAL_LIMIT: Duration = Duration::from_secs(60);
+/// The same for a wait: an engine that moves a daemon to another machine may take several minutes.
+const WAIT_REDIAL_LIMIT: Duration = Duration::from_secs(15 * 60);
+
 /// The number of consecutive losses of one request.
 #[derive(Debug, Default)]
-pub(super) struct RetryBudget(u32);
+pub(super) struct RetryBudget {
+    count: u32,
+    /// Whether the request waits for something that people or agents do.
+    waits: bool,
+}
 
 impl RetryBudget {
+    /// Creates that of a request which waits.
+    pub(super) fn of_wait() -> Self {
+        Self { waits: true, ..Self::default() }
+    }
+
+    /// Creates that of a request after one that has lost its connection.
+    pub(super) fn after_loss(waits: bool) -> Self {
+        Self { count: 1, waits }
+    }
+
+    pub(super) fn is_of_wait(&self) -> bool {
+        self.waits
+    }
+
+    /// The request turns out to be one that waits.
+    pub(super) fn waits(&mut self) {
+        self.waits = true;
+    }
+
+    /// Whether a request that waits has lost its connection.
+    pub(super) fn is_wait_cut(&self) -> bool {
+        self.waits && !self.none()
+    }
+
     pub(super) fn none(&self) -> bool {
-        self.0 == 0
+        self.count == 0
+    }
+
+    /// Returns how long a host is dialed again now. `refuses`: it has refused the login.
+    pub(super) fn redial_limit(&self, refuses: bool) -> Duration {
+        match (self.none(), self.waits && !refuses) {
+            (true, _) => Duration::ZERO,
+            (false, false) => REDIAL_LIMIT,
+            (false, true) => WAIT_REDIAL_LIMIT,
+        }
     }
 
     /// Counts a loss of a connection that existed for `held`.
@@ -26,8 +68,8 @@ impl RetryBudget {
     /// # Errors
     /// `DAEMON_UNRESPONSIVE{pid,error}` above the maximum.
     pub(super) fn count(&mut self, held: Duration, pid: i32, error: &str) -> Result<(), Failure> {
-        self.0 = if held >= GOOD { 1 } else { self.0 + 1 };
-        if self.0 <= MOST {
+        self.count = if held >= GOOD { 1 } else { self.count + 1 };
+        if self.count <= MOST {
             return Ok(());
         }
         Err(Failure::new(
@@ -58,5 +100,18 @@ mod tests {
         for _ in 0..100 {
             losses.count(GOOD, 1, "reset").unwrap();
         }
+    }
+
+    #[test]
+    fn only_what_was_connected_is_dialed_again_and_a_wait_for_longer() {
+        let mut losses = RetryBudget::default();
+        assert!(losses.redial_limit(false).is_zero() && !losses.is_wait_cut());
+        losses.waits();
+        assert!(losses.redial_limit(false).is_zero() && !losses.is_wait_cut());
+        losses.count(GOOD, 1, "reset").unwrap();
+        assert!(losses.is_wait_cut() && losses.redial_limit(false) > REDIAL_LIMIT);
+        assert_eq!(losses.redial_limit(true), REDIAL_LIMIT);
+        let losses = RetryBudget::after_loss(false);
+        assert!(!losses.is_wait_cut() && losses.redial_limit(false) == REDIAL_LIMIT);
     }
 }

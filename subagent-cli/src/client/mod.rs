@@ -76,6 +76,10 @@ pub struct DaemonClient {
     link: Option<connect::DaemonConnection>,
     /// The name of the worker that `@last` was, once it was looked up.
     last_name: Option<String>,
+    /// Whether the request that has lost its connection waits; `None` once one has had an answer.
+    cut: Option<bool>,
+    /// Whether all of its requests belong to a wait.
+    waits: bool,
 }
 
 /// How to find or start the daemon.
@@ -141,6 +145,8 @@ impl DaemonClient {
             key: None,
             link: None,
             last_name: None,
+            cut: None,
+            waits: false,
         }
     }
 
@@ -149,7 +155,7 @@ impl DaemonClient {
     pub fn of_running(state_dir: PathBuf) -> Self {
         let start = StartPolicy::OnlyRunning;
         let place = DaemonLocator { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new(), far: None };
-        Self { place, handle: None, key: None, link: None, last_name: None }
+        Self { place, handle: None, key: None, link: None, last_name: None, cut: None, waits: false }
     }
 
     /// Sets the maximum wait for a daemon that another process must start.
@@ -157,6 +163,12 @@ impl DaemonClient {
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.place.patience = patience;
         self
+    }
+
+    /// Counts each connection as a lost one of a wait: the command has reached the daemon before.
+    #[must_use]
+    pub fn during_wait(self) -> Self {
+        Self { cut: Some(true), waits: true, ..self }
     }
 
     /// Sets the controller on whose behalf the client sends requests.

@@ -47,7 +47,12 @@ impl DaemonClient {
         &mut self,
         make: impl Fn() -> Result<ApiRequest>,
     ) -> Result<T> {
-        let mut losses = RetryBudget::default();
+        if self.link.as_ref().is_some_and(|link| link.sender.is_closed()) {
+            // It was lost between two requests.
+            self.link = None;
+            self.cut = self.cut.or(Some(false));
+        }
+        let mut losses = self.cut.map(RetryBudget::after_loss).unwrap_or_default();
         let mut deadline = None;
         let mut wait_end = None;
         loop {
@@ -61,12 +66,18 @@ impl DaemonClient {
             }
             let ask = make()?.part_of(self.key.as_deref());
             wait_end = wait_end.or_else(|| ask.wait.map(|wait| Instant::now() + wait));
+            if ask.waits {
+                losses.waits();
+            }
             let until = *deadline.get_or_insert_with(|| ask.limit.map(|limit| Instant::now() + limit));
             let Some(link) = self.link.as_mut() else { continue };
             let probe = LivenessProbe::of(&self.place, &link.info);
             let asked = exchange(link, &ask, self.handle.as_ref());
             match with_liveness_probe(&probe, until, asked).await {
-                Ok(Ok(answer)) => return answer,
+                Ok(Ok(answer)) => {
+                    self.cut = self.waits.then_some(true);
+                    return answer;
+                }
                 Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
                 // Its stream hangs, and the next one is announced in its place.
                 Err(failure) if probe.is_redialed() && until.is_none() => {
@@ -131,6 +142,7 @@ impl DaemonClient {
     /// Counts a lost connection, and waits for the end of a stopping daemon.
     pub(super) async fn lost(&mut self, lost: Lost, losses: &mut RetryBudget) -> Result<()> {
         let Some(DaemonConnection { info, since, .. }) = self.link.take() else { return Ok(()) };
+        self.cut = Some(losses.is_of_wait());
         let what = match lost {
             Lost::Broken(error) => error,
             Lost::Leaving => {

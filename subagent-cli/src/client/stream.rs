@@ -114,7 +114,13 @@ impl DaemonClient {
         follow: bool,
         raw: bool,
     ) -> EventSubscription<'_> {
+        let losses = match self.cut {
+            Some(_) => RetryBudget::after_loss(follow),
+            None if follow => RetryBudget::of_wait(),
+            None => RetryBudget::default(),
+        };
         EventSubscription {
+            losses,
             client: self,
             place,
             follow,
@@ -123,7 +129,6 @@ impl DaemonClient {
             lines: None,
             said: None,
             lost: None,
-            losses: RetryBudget::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use subagent_protocol::Code;
 use subagent_protocol::api::{KnownTask, TaskShown, TaskView, WaitTask};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::waits::wait::GRACE;
 use super::{ApiRequest, DaemonClient, read, segment};
@@ -44,16 +44,22 @@ impl TaskWait {
     pub async fn next(&mut self, client: &mut DaemonClient) -> Result<Option<TaskShown>> {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if self.known.is_some() && left.is_some_and(|left| left.is_zero()) {
-            let message = format!("the task {} has not ended in time", self.task);
-            return Err(Failure::new(Code::WaitTimeout, message)
-                .with("task", self.task.as_str())
-                .retryable());
+            return Err(self.is_over());
         }
         let round = match self.known {
             Some(_) => left.map_or(ROUND, |left| left.min(ROUND)),
             None => Duration::ZERO,
         };
-        let shown: TaskShown = match client.ask(&self.request(round)?).await {
+        let request = self.request(round)?;
+        let asked = client.ask(&request);
+        let answer = match self.deadline {
+            // A lost host may be dialed again for longer.
+            Some(deadline) => {
+                timeout_at(deadline + GRACE, asked).await.unwrap_or_else(|_| Err(self.is_over()))
+            }
+            None => asked.await,
+        };
+        let shown: TaskShown = match answer {
             Ok(shown) => read(shown)?,
             Err(failure) if failure.is(Code::WaitTimeout) => return Ok(None),
             Err(failure) => return Err(failure),
@@ -61,6 +67,13 @@ impl TaskWait {
         let known = KnownTask { status: shown.task.status, steps: shown.task.steps };
         let changed = self.known.replace(known) != Some(known);
         Ok((changed || shown.task.status.is_end()).then_some(shown))
+    }
+
+    /// The error after the deadline.
+    fn is_over(&self) -> Failure {
+        Failure::new(Code::WaitTimeout, format!("the task {} has not ended in time", self.task))
+            .with("task", self.task.as_str())
+            .retryable()
     }
 
     fn request(&self, round: Duration) -> Result<ApiRequest> {

@@ -12,6 +12,7 @@ use subagent_protocol::Code;
 use super::budget::BudgetCommand;
 use super::controller::ControllerCommand;
 use super::daemon::DaemonCommand;
+use super::passed::FolderThere;
 use super::policy::PolicyCommand;
 use super::schedule::ScheduleCommand;
 use super::task::TaskCommand;
@@ -26,16 +27,21 @@ pub(crate) enum HostUse {
     /// It sends its requests to the daemon there.
     Forwarded,
     /// It runs there: the command of that host does it.
-    Passed,
-    /// It asks no daemon, and is about this machine: the variable does not count.
+    Passed(FolderThere),
+    /// It asks no daemon, and is about a machine: this one unless the flag names another, where it runs.
+    Machine,
+    /// It makes something for this machine of which another one has nothing.
     Here,
-    /// It needs the files or the environment of the machine of its daemon.
-    There,
 }
+
+/// A command that changes something there, or starts a worker.
+const CHANGES: HostUse = HostUse::Passed(FolderThere::Named);
+/// A command that only looks at the machine there.
+const LOOKS: HostUse = HostUse::Passed(FolderThere::Home);
 
 impl CliCommand {
     pub(crate) fn host_use(&self) -> HostUse {
-        use HostUse::{Forwarded, Here, Passed, There};
+        use HostUse::{Forwarded, Here, Machine};
         match self {
             Self::Config(_)
             | Self::Launcher(_)
@@ -45,9 +51,10 @@ impl CliCommand {
             | Self::Agent(_)
             | Self::Completions(_)
             | Self::DialDaemon(_)
-            | Self::Demo => Here,
-            Self::Policy(CommandGroup(PolicyCommand::Test(_))) => Here,
+            | Self::Demo => Machine,
+            Self::Policy(CommandGroup(PolicyCommand::Test(_))) => Machine,
             Self::Policy(CommandGroup(PolicyCommand::Rules(_))) => Forwarded,
+            Self::Doctor(_) | Self::Status(_) => LOOKS,
             Self::Init(_)
             | Self::Memory(_)
             | Self::Hook(_)
@@ -55,14 +62,12 @@ impl CliCommand {
             | Self::Summary(_)
             | Self::Land(_)
             | Self::Mcp(_)
-            | Self::Panel(_)
-            | Self::Doctor(_)
-            | Self::Status(_)
             | Self::Backup(_)
-            | Self::Restore(_) => There,
-            Self::Run(_) => Passed,
+            | Self::Restore(_) => CHANGES,
+            Self::Panel(_) => Here,
+            Self::Run(_) => CHANGES,
             Self::Controller(CommandGroup(command)) => match command {
-                ControllerCommand::Init(_) | ControllerCommand::Attach(_) => There,
+                ControllerCommand::Init(_) | ControllerCommand::Attach(_) => CHANGES,
                 ControllerCommand::Status(_)
                 | ControllerCommand::Recover(_)
                 | ControllerCommand::Release(_) => Forwarded,
@@ -71,9 +76,9 @@ impl CliCommand {
                 BudgetCommand::Show(_) | BudgetCommand::Set(_) => Forwarded,
             },
             Self::Worker(CommandGroup(command)) => match command {
-                WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => Passed,
+                WorkerCommand::Start(_) | WorkerCommand::Continue(_) | WorkerCommand::Handoff(_) => CHANGES,
                 // It finds the state dirs of its machine.
-                WorkerCommand::List(args) if args.all_workspaces => There,
+                WorkerCommand::List(args) if args.all_workspaces => LOOKS,
                 WorkerCommand::List(_)
                 | WorkerCommand::Show(_)
                 | WorkerCommand::Stop(_)
@@ -90,11 +95,11 @@ impl CliCommand {
                 | WorktreeCommand::Remove(_)
                 | WorktreeCommand::Discard(_)
                 | WorktreeCommand::Land(_)
-                | WorktreeCommand::Prune(_) => There,
+                | WorktreeCommand::Prune(_) => CHANGES,
             },
             Self::Task(CommandGroup(command)) => match command {
-                TaskCommand::Run(_) => Passed,
-                TaskCommand::Merge(_) => There,
+                TaskCommand::Run(_) => CHANGES,
+                TaskCommand::Merge(_) => CHANGES,
                 TaskCommand::List(_)
                 | TaskCommand::Show(_)
                 | TaskCommand::Wait(_)
@@ -104,7 +109,7 @@ impl CliCommand {
                 | TaskCommand::Prune(_) => Forwarded,
             },
             Self::Schedule(CommandGroup(command)) => match command {
-                ScheduleCommand::Add(_) => There,
+                ScheduleCommand::Add(_) => CHANGES,
                 ScheduleCommand::List(_)
                 | ScheduleCommand::Show(_)
                 | ScheduleCommand::Log(_)
@@ -114,7 +119,7 @@ impl CliCommand {
                 | ScheduleCommand::Rm(_) => Forwarded,
             },
             Self::Trigger(CommandGroup(command)) => match command {
-                TriggerCommand::Add(_) => There,
+                TriggerCommand::Add(_) => CHANGES,
                 TriggerCommand::List(_)
                 | TriggerCommand::Show(_)
                 | TriggerCommand::Log(_)
@@ -126,13 +131,12 @@ impl CliCommand {
             },
             Self::Daemon(CommandGroup(command)) => match command {
                 DaemonCommand::Status(_) => Forwarded,
+                DaemonCommand::List(_) | DaemonCommand::Logs(_) => LOOKS,
                 DaemonCommand::Start(_)
                 | DaemonCommand::Stop(_)
                 | DaemonCommand::Restart(_)
-                | DaemonCommand::List(_)
-                | DaemonCommand::Logs(_)
                 | DaemonCommand::Install(_)
-                | DaemonCommand::Uninstall(_) => There,
+                | DaemonCommand::Uninstall(_) => CHANGES,
             },
             Self::Usage(_)
             | Self::Ls(_)
@@ -175,18 +179,16 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
     let is_typed = typed.is_some();
     let Some(name) = typed.or_else(|| context.host_variable()) else { return Ok(context) };
     match command.host_use() {
-        HostUse::Forwarded | HostUse::Passed => {
+        HostUse::Machine if !is_typed => Ok(context),
+        // It names this machine, also if it says so.
+        HostUse::Machine | HostUse::Here if CliContext::is_here(&name) => Ok(context),
+        HostUse::Here => Err(only_here(&context.host_named(&name)?.name)),
+        HostUse::Forwarded | HostUse::Passed(_) | HostUse::Machine => {
             if is_typed && !CliContext::is_here(&name) {
                 advice::name_host(&name);
             }
             context.at_host(&name, command.starts_daemon())
         }
-        HostUse::Here if !is_typed => Ok(context),
-        // It names this machine, also if it says so.
-        HostUse::Here | HostUse::There if CliContext::is_here(&name) => Ok(context),
-        HostUse::Here => Err(unsupported(&name, "it asks no daemon and is about this machine")
-            .recommend("leave out --host, or run it there with ssh")),
-        HostUse::There => Err(only_there(&context.host_named(&name)?.name)),
     }
 }
 
@@ -195,12 +197,13 @@ pub(crate) fn chosen(context: CliContext, command: &CliCommand) -> Result<CliCon
 /// # Errors
 /// The command's.
 pub(crate) fn run(command: CliCommand, args: &[OsString], context: &CliContext) -> Result<CliOutcome> {
-    match &context.host {
-        Some(host) if command.host_use() == HostUse::Passed => {
-            passed::run(args, &context.typed, host, described)
-        }
-        _ => command.run(context),
-    }
+    let Some(host) = &context.host else { return command.run(context) };
+    let folder = match command.host_use() {
+        HostUse::Forwarded | HostUse::Here => return command.run(context),
+        HostUse::Machine => FolderThere::Home,
+        HostUse::Passed(folder) => folder,
+    };
+    passed::run(args, &context.typed, (host, folder), described)
 }
 
 /// Returns what a command line means, so that two can be compared.
@@ -214,17 +217,19 @@ pub(crate) fn described(args: &[OsString]) -> Option<String> {
 /// `HOST_UNSUPPORTED`.
 pub(crate) fn check(command: &CliCommand, context: &CliContext) -> Result<()> {
     match &context.host {
-        Some(host) => match command.host_use() {
-            HostUse::Forwarded | HostUse::Passed => Ok(()),
-            HostUse::Here | HostUse::There => Err(only_there(host.name())),
-        },
-        None => Ok(()),
+        Some(host) if command.host_use() != HostUse::Forwarded => Err(only_there(host.name())),
+        _ => Ok(()),
     }
 }
 
 fn only_there(name: &str) -> Failure {
-    unsupported(name, "it needs the files and the environment of the machine of its daemon")
-        .recommend("run it there, as `ssh -t HOST subagent ...`, or use this machine with --host local")
+    unsupported(name, "it needs the files and the environment there")
+        .recommend(format!("run it as `subagent --host {name} ...`"))
+}
+
+fn only_here(name: &str) -> Failure {
+    unsupported(name, "its page is for a browser of the same machine")
+        .recommend("use `subagent panel --all-hosts` here, or --host local")
 }
 
 fn unsupported(name: &str, why: &str) -> Failure {

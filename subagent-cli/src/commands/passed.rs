@@ -34,6 +34,15 @@ const REST: Duration = Duration::from_millis(500);
 const CWD_FLAG: &str = "--cwd";
 const HOST_FLAG: &str = "--host";
 
+/// The folder in which a command runs there, unless the config file has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FolderThere {
+    /// It must be named: an agent could work in the wrong one.
+    Named,
+    /// The home of the user there.
+    Home,
+}
+
 /// Runs the command that was typed there, with standard input, output, error and exit code.
 ///
 /// # Errors
@@ -41,11 +50,11 @@ const HOST_FLAG: &str = "--host";
 pub(crate) fn run(
     args: &[OsString],
     typed: &TypedFlags,
-    link: &HostLink,
+    (link, folder): (&HostLink, FolderThere),
     read: LineReader,
 ) -> Result<CliOutcome> {
     let host = link.host();
-    let line = line(args, host, typed, read)?;
+    let line = line(args, (host, folder), typed, read)?;
     // A question needs the terminal there. Otherwise output and errors stay apart.
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let client = client(host, &line, is_terminal);
@@ -130,8 +139,13 @@ fn unusable(host: &DaemonHost, error: &io::Error) -> Failure {
 }
 
 /// The line of a shell there that becomes the command.
-fn line(args: &[OsString], host: &DaemonHost, typed: &TypedFlags, read: LineReader) -> Result<String> {
-    let cwd = folder(host, typed)?;
+fn line(
+    args: &[OsString],
+    (host, default): (&DaemonHost, FolderThere),
+    typed: &TypedFlags,
+    read: LineReader,
+) -> Result<String> {
+    let cwd = folder(host, default, typed)?;
     let args = without_host(args, read)?;
     let mut words = Vec::with_capacity(args.len());
     let mut is_cwd = false;
@@ -159,7 +173,7 @@ fn line(args: &[OsString], host: &DaemonHost, typed: &TypedFlags, read: LineRead
 }
 
 /// The folder there: that of this machine means nothing there.
-fn folder(host: &DaemonHost, typed: &TypedFlags) -> Result<String> {
+fn folder(host: &DaemonHost, default: FolderThere, typed: &TypedFlags) -> Result<String> {
     let is_absolute = |path: &str| path.starts_with('/') || path == "~" || path.starts_with("~/");
     let refused = |message: String| {
         Failure::argument(message)
@@ -171,6 +185,7 @@ fn folder(host: &DaemonHost, typed: &TypedFlags) -> Result<String> {
         Some(cwd) => {
             Err(refused(format!("`{cwd}` is no folder on the host `{}`: it is relative", host.name)))
         }
+        None if default == FolderThere::Home => Ok("~".to_owned()),
         None => Err(refused(format!("the command needs a folder on the host `{}`", host.name))),
     }
 }
@@ -214,7 +229,7 @@ mod tests {
     fn line_of(words: &[&str], cwd: Option<&str>) -> Result<String> {
         let args: Vec<OsString> = words.iter().map(Into::into).collect();
         let (_, typed) = parse(args.iter().cloned()).unwrap();
-        line(&args, &lap(cwd), &typed, described)
+        line(&args, (&lap(cwd), FolderThere::Named), &typed, described)
     }
 
     /// The words that a shell makes of the line.

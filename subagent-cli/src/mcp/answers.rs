@@ -104,7 +104,7 @@ pub(super) fn listed(tasks: &[TaskView]) -> Value {
     let item = |task: &TaskView| {
         json!({
             "id": task.task_id, "name": task.name, "task": task.prompt, "status": task.status,
-            "created_at": task.created_at, "model": task.model,
+            "created_at": task.times.created_at, "model": task.model,
         })
     };
     tasks.iter().map(item).collect()

@@ -58,12 +58,16 @@ pub fn rows(data: &Value, keys: &[&str], none: &str) -> String {
     if items.is_empty() {
         return none.to_owned();
     }
-    let row = |item: &Value| -> String {
-        let cells: Vec<String> =
-            keys.iter().map(|key| cell(item.get(*key).unwrap_or(&Value::Null))).collect();
-        cells.join("\t")
-    };
+    let row = |item: &Value| keys.iter().map(|key| marked(item, key)).collect::<Vec<_>>().join("\t");
     items.iter().map(row).collect::<Vec<_>>().join("\n")
+}
+
+/// The cell of a key. What a worker was doing when its place was last heard is not its state now.
+fn marked(item: &Value, key: &str) -> String {
+    let shown = cell(item.get(key).unwrap_or(&Value::Null));
+    let is_marked =
+        matches!(key, "state" | "status") && item.get("unreachable").is_some_and(Value::is_object);
+    if is_marked { format!("{shown} (unreachable)") } else { shown }
 }
 
 #[cfg(test)]
@@ -83,6 +87,8 @@ mod tests {
         let data = json!({"items": [{"id": "w_1", "state": "idle"}, {"id": "w_2"}]});
         assert_eq!(rows(&data, &["id", "state"], "(none)"), "w_1\tidle\nw_2\t");
         assert_eq!(rows(&json!({"items": []}), &["id"], "(none)"), "(none)");
+        let silent = json!({"items": [{"id": "w_1", "state": "running", "unreachable": {"since": "x"}}]});
+        assert_eq!(rows(&silent, &["id", "state"], "(none)"), "w_1\trunning (unreachable)");
         let evil = json!({"items": [{"id": "a\tb\n\u{1b}c", "state": "idle"}], "id": "x\ny: z"});
         assert_eq!(rows(&evil, &["id", "state"], "(none)"), "a b  c\tidle");
         assert_eq!(fields(&evil, &["id"]), "id: x y: z");

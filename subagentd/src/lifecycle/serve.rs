@@ -28,6 +28,7 @@ use super::{error, idle};
 use crate::api::{self, Api, Listening};
 use crate::deliveries::DeliveryService;
 use crate::schedules::{Scheduler, Stay};
+use crate::supervisor::runtimes::stray_processes::FormerClients;
 use crate::supervisor::runtimes::stream::turns::DialTurns;
 use crate::supervisor::{DaemonSettings, Supervisor};
 
@@ -182,6 +183,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
         retention: options.retention(),
         placement: options.placement(),
         dial_turns: DialTurns::default(),
+        former_clients: FormerClients::default(),
     };
     Ok((Box::pin(Supervisor::open(setup)).await?, dir))
 }

@@ -180,6 +180,7 @@ mod testing {
     use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
     use subagent_protocol::budget::Limits;
 
+    use crate::supervisor::runtimes::stray_processes::FormerClients;
     use crate::supervisor::runtimes::stream::turns::DialTurns;
     use crate::supervisor::{ApiCaller, DaemonSettings, ProcessId, Supervisor, proc};
 
@@ -195,6 +196,7 @@ mod testing {
             retention: None,
             placement: None,
             dial_turns: DialTurns::default(),
+            former_clients: FormerClients::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
+use super::runtimes::stray_processes::FormerClients;
 use super::runtimes::stream::channels::PlacedConnections;
 use super::runtimes::stream::turns::DialTurns;
 use crate::descriptors;
@@ -46,6 +47,8 @@ pub(crate) struct DaemonSettings {
     pub placement: Option<Placement>,
     /// The turns of connections to other places.
     pub dial_turns: DialTurns,
+    /// The clients of engines that an earlier daemon has left.
+    pub former_clients: FormerClients,
 }
 
 impl DaemonSettings {

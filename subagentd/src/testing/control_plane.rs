@@ -13,6 +13,7 @@ use crate::deliveries::DeliveryService;
 use crate::schedules::{Scheduler, Stay};
 use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};
 use crate::supervisor;
+use crate::supervisor::runtimes::stray_processes::FormerClients;
 use crate::supervisor::runtimes::stream::turns::DialTurns;
 use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
@@ -90,6 +91,7 @@ impl JournaledStateDir {
             retention: None,
             placement: None,
             dial_turns: DialTurns::default(),
+            former_clients: FormerClients::default(),
         };
         ControlPlane { on: self, supervisor: Supervisor::open(setup).await.unwrap() }
     }

@@ -130,11 +130,17 @@ impl TestSandbox {
         .unwrap_or_default()
     }
 
-    /// The folders of placed workers on hosts and on the disk that the nodes of a cluster share.
+    /// The folders of placed workers on hosts, on the disk that the nodes of a cluster share, and
+    /// on the disks of pods.
     fn placed_there(&self) -> Vec<PathBuf> {
-        let homes = fs::read_dir(self.path()).into_iter().flatten().flatten().map(|entry| entry.path());
-        let there = homes.map(|home| home.join(PLACED_THERE)).filter(|folder| folder.is_dir());
-        there.chain([self.file("shared")]).collect()
+        let below = |folder: &Path, name: &str| -> Vec<PathBuf> {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path().join(name)).filter(|path| path.is_dir()).collect()
+        };
+        let mut there = below(self.path(), PLACED_THERE);
+        there.extend(self.disks.iter().flat_map(|disks| below(disks, "placed")));
+        there.push(self.file("shared"));
+        there
     }
 
     pub(super) fn evidence(&self, ended: bool) -> Evidence {

@@ -34,6 +34,7 @@ mod sandbox;
 mod shape;
 mod ssh_host;
 mod tasks;
+mod user_config;
 mod wait;
 
 pub use clients::browser::Browser;

@@ -31,6 +31,8 @@ pub struct TestSandbox {
     pub(super) executables: &'static Executables,
     pub(super) recorder: Recorder,
     pub(super) state_dir: PathBuf,
+    /// Folders outside, each with the disks of several places.
+    pub(super) disks: Vec<PathBuf>,
     env: BTreeMap<OsString, OsString>,
     launchers: BTreeMap<String, TestLauncher>,
 }
@@ -70,8 +72,8 @@ impl TestSandbox {
         env.extend(std::env::var_os(PLACED).map(|value| (PLACED.into(), value)));
         let state_dir = path.join("ws/.subagent/state");
         let recorder = Recorder::default();
-        let (root, launchers) = (Some(root), BTreeMap::new());
-        let mut sandbox = Self { root, id, born, executables, recorder, state_dir, env, launchers };
+        let (root, launchers, disks) = (Some(root), BTreeMap::new(), Vec::new());
+        let mut sandbox = Self { root, id, born, executables, recorder, state_dir, disks, env, launchers };
         let demo = sandbox.demo_agent(&[]);
         sandbox.launcher("demo", demo);
         sandbox
@@ -146,6 +148,11 @@ impl TestSandbox {
         self.state_dir = path.into();
         let path = self.state_dir.clone();
         self.set_env("SUBAGENT_STATE_DIR", path);
+    }
+
+    /// Adds a folder with the disks of places, such as pods. Their workers are in `placed` of each.
+    pub fn add_disks(&mut self, folder: PathBuf) {
+        self.disks.push(folder);
     }
 
     /// Sets a variable for all later commands.

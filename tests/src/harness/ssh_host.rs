@@ -74,9 +74,9 @@ impl SshHost {
         let start = |number| Self::start_in(sandbox, format!("there-{number}"), HostNetwork::of_its_own);
         let hosts: Vec<Self> = (1..=number).map(start).collect::<Option<_>>()?;
         let program = json!({"program": sandbox.executable("subagent-runtime")});
-        let entry = |host: &Self| (host.name.clone(), host.placement(program.clone()));
-        let placements: serde_json::Map<String, Value> = hosts.iter().map(entry).collect();
-        Self::configure(sandbox, &json!({"placements": placements}));
+        for host in &hosts {
+            host.place(sandbox, program.clone());
+        }
         Some(hosts)
     }
 
@@ -184,36 +184,21 @@ impl SshHost {
 
     /// Writes the placement of this host with these keys into the config file of the sandbox's user.
     pub fn place(&self, sandbox: &TestSandbox, keys: Value) {
-        Self::configure(sandbox, &json!({"placements": {&self.name: self.placement(keys)}}));
+        sandbox.place(&self.name, self.placement(), keys);
     }
 
     /// Writes a number of placements whose hosts are other names of this one: `there-1` and so on.
     pub fn place_as_several(&self, sandbox: &TestSandbox, number: usize) {
-        let entry = |number| {
+        let program = sandbox.executable("subagent-runtime");
+        for number in 1..=number {
             let name = format!("{}-{number}", self.name);
-            let program = sandbox.executable("subagent-runtime");
-            (name.clone(), self.placement(json!({"host": name, "program": program})))
-        };
-        let placements: serde_json::Map<String, Value> = (1..=number).map(entry).collect();
-        Self::configure(sandbox, &json!({"placements": placements}));
-    }
-
-    /// Returns the placement of this host with these keys.
-    fn placement(&self, keys: Value) -> Value {
-        let mut there = json!({
-            "kind": "ssh", "host": self.name, "cwd": self.work(), "args": ["-F", self.file("client")],
-        });
-        for (key, value) in keys.as_object().unwrap() {
-            there[key] = value.clone();
+            sandbox.place(&name, self.placement(), json!({"host": name, "program": program}));
         }
-        there
     }
 
-    /// Writes the config file of the sandbox's user.
-    fn configure(sandbox: &TestSandbox, config: &Value) {
-        let folder = sandbox.file("home/.config/subagent");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), config.to_string()).unwrap();
+    /// Returns the placement of this host.
+    fn placement(&self) -> Value {
+        json!({"kind": "ssh", "host": self.name, "cwd": self.work(), "args": ["-F", self.file("client")]})
     }
 
     /// Returns the entry of a host whose daemon is that of the sandbox's workspace.
@@ -231,7 +216,7 @@ impl SshHost {
     ///
     /// If the file cannot be written.
     pub fn offer(sandbox: &TestSandbox, hosts: &Value) {
-        Self::configure(sandbox, &json!({"hosts": hosts}));
+        sandbox.change_user_config(|config| config["hosts"] = json!(hosts));
     }
 
     /// Writes a start file of the login shell there.

@@ -11,7 +11,7 @@ use super::acknowledged::Acknowledged;
 pub struct Evidence {
     /// The state directory's path.
     pub state_dir: PathBuf,
-    /// The folders of workers that are placed on other machines.
+    /// The folders of workers that are placed on other machines or in pods.
     pub there: Vec<PathBuf>,
     /// Folders that contain only its sockets.
     pub socket_folders: Vec<PathBuf>,

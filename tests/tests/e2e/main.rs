@@ -110,7 +110,7 @@ mod kubernetes {
     //! Workers in pods, with a real `kubectl` and a fake API server.
     mod api;
     mod bad;
-    mod cluster;
+    pub(super) mod cluster;
     mod exec;
     mod given_up;
     mod pods;
@@ -159,6 +159,7 @@ mod hosts {
     mod commands;
     mod far_client;
     mod list;
+    mod moved;
     mod passed;
 
     pub(crate) use far_client::host;

@@ -469,7 +469,7 @@ const WIDE_STRUCTS: &[(&str, usize)] = &[
     ("StartFlags", 21),
     ("StartWorker", 32),
     ("SupervisorState", 26),
-    ("TaskView", 27),
+    ("TaskView", 24),
     ("ToolCallDescription", 20),
     ("WorkerView", 40),
     ("WorktreeView", 16),

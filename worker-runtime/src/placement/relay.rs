@@ -52,6 +52,11 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
     forward(&mut answers, &mut io::stdout().lock())
 }
 
+/// Whether no process holds the place, so that it has ended meanwhile.
+pub(crate) fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
 /// Copies until the end. Not `io::copy`: its `splice` holds the lock of a pipe while it waits for the
 /// socket, so nothing could read what is in the pipe.
 fn forward(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {

@@ -219,8 +219,14 @@ fn runtime_lost(dispatched: Option<Dispatched>, place: Option<&str>) -> Error {
             (" in the middle of the turn", "look at what it has done before sending again")
         }
     };
-    let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
-    let error = Error::new(Code::RuntimeLost, format!("the worker's runtime died{when}{place}; {advice}"));
+    let ended = place.map(|place| format!(" ({place})")).unwrap_or_default();
+    let mut error =
+        Error::new(Code::RuntimeLost, format!("the worker's runtime died{when}{ended}; {advice}"));
+    if let Some(place) = place {
+        error = error.with("place", place).recommend(
+            "if a limit of time or memory has ended it, raise that in the `args` or the template of the placement",
+        );
+    }
     match dispatched {
         None => error,
         Some(Dispatched::No) => error.with("dispatched", Dispatched::No.as_str()).retryable(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::places::{PlaceIdentity, PlaceStatus};
+use super::super::places::{ENDED_FROM_OUTSIDE, PlaceIdentity, PlaceStatus};
 use crate::clean::one_line;
 
 /// The label with the word of [`PlaceIdentity`].
@@ -125,11 +125,18 @@ pub(super) fn status(
     })
 }
 
-/// Returns whether a container with this state lacks something in its image.
+/// Returns whether a container with this state lacks something in its image. One that was ended from
+/// outside does not.
 #[must_use]
 pub fn is_not_prepared(state: &str) -> bool {
     let word = state.split(':').next().unwrap_or_default();
-    NOT_STARTED.contains(&word) || word.starts_with(ERROR)
+    let was_ended = ENDED_FROM_OUTSIDE.iter().any(|code| word == failed_with(*code));
+    NOT_STARTED.contains(&word) || (word.starts_with(ERROR) && !was_ended)
+}
+
+/// Returns the state of a container whose process has ended with this exit code.
+fn failed_with(exit_code: i32) -> String {
+    format!("{ERROR} (exit code {exit_code})")
 }
 
 /// Returns how a pod has ended: the reason of the cluster for the pod, or that of the container.
@@ -140,9 +147,8 @@ fn end(status: &PodStatus, container: Option<&Terminated>) -> String {
     match container {
         Some(Terminated { exit_code: 0, .. }) => COMPLETED.to_owned(),
         Some(Terminated { exit_code, reason, message }) => {
-            let reason = reason.as_deref().unwrap_or(ERROR);
-            let code = if reason == ERROR { format!(" (exit code {exit_code})") } else { String::new() };
-            explained(&format!("{reason}{code}"), message.as_deref())
+            let said = reason.clone().filter(|reason| reason != ERROR);
+            explained(&said.unwrap_or_else(|| failed_with(*exit_code)), message.as_deref())
         }
         None => explained(&status.phase, None),
     }

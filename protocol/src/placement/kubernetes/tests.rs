@@ -214,6 +214,10 @@ fn only_a_final_phase_or_the_end_of_the_container_is_the_end() {
     assert_eq!(seen(running, true), held("Terminating"));
     assert_eq!(seen(json!({"phase": "Succeeded"}), true), gone("Succeeded"));
     assert!(status::is_not_prepared("StartError: exec: x") && status::is_not_prepared("Error (exit code 1)"));
+    assert!(
+        !status::is_not_prepared("Error (exit code 137)")
+            && !status::is_not_prepared("Error (exit code 143): x")
+    );
     assert!(!status::is_not_prepared("OOMKilled") && !status::is_not_prepared("Evicted: x"));
 }
 

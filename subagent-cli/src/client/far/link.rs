@@ -26,11 +26,18 @@ use crate::failure::{Failure, Result};
 const DIAL_LIMIT: Duration = Duration::from_secs(40);
 /// Time for a connection of a board.
 const BOARD_LIMIT: Duration = Duration::from_secs(10);
-/// How long a lost connection is dialed again.
-const REDIAL_LIMIT: Duration = Duration::from_secs(60);
 /// Pause before the second attempt; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// What a host says while a daemon is moved to it: its folders or programs are not there yet, or it
+/// does not run.
+const AWAY: [Code; 5] = [
+    Code::HostNotPrepared,
+    Code::InvalidArgument,
+    Code::DaemonNotRunning,
+    Code::DaemonStartFailed,
+    Code::DaemonUnresponsive,
+];
 /// Time of the thread of an attempt after the deadline of the attempt.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -39,8 +46,8 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(crate) struct HostLink {
     host: DaemonHost,
     limit: Duration,
-    /// How long a lost connection is dialed again.
-    redial: Duration,
+    /// Whether a lost connection is dialed again.
+    redials: bool,
     /// Whether the search for the workspace starts its daemon.
     policy: DialPolicy,
     /// The file with the time of its last answer.
@@ -57,7 +64,7 @@ impl HostLink {
         Self {
             host,
             limit: DIAL_LIMIT,
-            redial: REDIAL_LIMIT,
+            redials: true,
             policy: DialPolicy::IfUsed,
             answered,
             found: Mutex::new(None),
@@ -83,7 +90,7 @@ impl HostLink {
         Self {
             host: self.host.clone(),
             limit: BOARD_LIMIT,
-            redial: Duration::ZERO,
+            redials: false,
             policy: self.policy,
             answered: self.answered.clone(),
             found: Mutex::new(None),
@@ -174,7 +181,9 @@ impl HostLink {
         self.note();
         let (stream, ssh, reply) = dialed.into_stream().map_err(failed)?;
         let Some(info) = reply.daemon else {
-            return Err(self.of_there(reply.error.unwrap_or_else(|| self.foreign())));
+            let is_unused = reply.workspace.is_some_and(|there| !there.has_state);
+            let none = || if is_unused { self.without_state() } else { self.foreign() };
+            return Err(self.of_there(reply.error.unwrap_or_else(none)));
         };
         understood(&info).map_err(|failure| {
             let advice = "install the same version on both machines, and restart the daemon there";
@@ -217,6 +226,14 @@ impl HostLink {
         ))
     }
 
+    /// Returns the error for a workspace there that was in use, and has no state now.
+    fn without_state(&self) -> Failure {
+        let message = format!("the workspace on the host `{}` has no state any more", self.name());
+        Failure::new(Code::DaemonNotRunning, message)
+            .retryable()
+            .recommend("see there whether the folder of the workspace is mounted")
+    }
+
     fn foreign(&self) -> Failure {
         DialFailure::Foreign(b"").error(&self.host).into()
     }
@@ -247,7 +264,8 @@ pub(in crate::client) struct FarLocator {
 }
 
 impl FarLocator {
-    /// Connects with the daemon. A lost connection is dialed again for a while.
+    /// Connects with the daemon. A lost connection is dialed again for a while. That of a wait also while
+    /// the daemon is moved: the host may answer before its folders are there and the daemon runs.
     ///
     /// # Errors
     /// `HOST_UNREACHABLE`, `HOST_NOT_PREPARED`, and those of the daemon there.
@@ -257,17 +275,25 @@ impl FarLocator {
         losses: &RetryBudget,
     ) -> Result<DaemonConnection> {
         let policy = match start {
-            StartPolicy::Start => DialPolicy::Start,
+            StartPolicy::Start if losses.none() => DialPolicy::Start,
+            // Where the state is not mounted, another daemon would begin a new one.
+            StartPolicy::Start => DialPolicy::IfUsed,
             StartPolicy::Refuse | StartPolicy::OnlyRunning => DialPolicy::Running,
         };
         let cwd = Some(self.root.to_string_lossy().into_owned());
         let request = DialRequest { cwd, policy, after: self.after };
-        let end = Instant::now() + self.link.redial;
+        let begun = Instant::now();
+        let is_away = |failure: &Failure| {
+            failure.is(Code::HostUnreachable)
+                || (losses.is_wait_cut() && AWAY.into_iter().any(|code| failure.is(code)))
+        };
         let mut pause = FIRST_PAUSE;
         loop {
             match self.link.connect(request.clone()).await {
-                Err(failure) if !losses.none() && failure.is(Code::HostUnreachable) => {
-                    if Instant::now() + pause >= end {
+                Err(failure) if is_away(&failure) => {
+                    let reason = failure.details.get("reason").and_then(serde_json::Value::as_str);
+                    let refuses = matches!(reason, Some("login" | "hostKey"));
+                    if !self.link.redials || begun.elapsed() + pause >= losses.redial_limit(refuses) {
                         return Err(failure);
                     }
                     sleep(pause).await;

@@ -76,7 +76,7 @@ pub(crate) async fn wait(
         return Ok(Some(TaskWaitEnd::Ended(Box::new(end.end(client).await?))));
     }
     let task = now.task.task_id.to_string();
-    let (mut questions, mut asker) = (QuestionReader::of(&task), submitter.client()?);
+    let (mut questions, mut asker) = (QuestionReader::of(&task), submitter.client()?.during_wait());
     let mut ended = pin!(end.end(client));
     loop {
         let asked = tokio::select! {

@@ -120,7 +120,7 @@ fn tasks(view: &mut PageRenderer, tasks: &[TaskView]) {
     view.page.end().word(Style::Dim, "tasks").end();
     for task in tasks.iter().take(MAX_TASKS) {
         view.page.plain("  ").word(Style::Strong, &task.name).plain("  ");
-        view.state(task.status.as_str());
+        view.task_state(task);
         view.page.plain("  ").word(Style::Dim, task.task_id.as_str()).end();
     }
     if let Some(left) = tasks.len().checked_sub(MAX_TASKS).filter(|left| *left > 0) {

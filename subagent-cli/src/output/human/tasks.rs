@@ -14,7 +14,7 @@ const MAX_LINES: usize = 40;
 pub(super) fn waited(view: &mut PageRenderer, shown: &TaskShown) {
     let task = &shown.task;
     view.page.word(Style::Strong, &task.name).plain("  ");
-    view.state(task.status.as_str());
+    view.task_state(task);
     view.page.plain("  ").word(Style::Dim, task.agent.as_deref().unwrap_or_default()).end();
     view.facts(&[
         ("error", Style::Bad, failed(task.error.as_ref())),

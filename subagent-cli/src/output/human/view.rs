@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use subagent_protocol::Error;
+use subagent_protocol::api::TaskView;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::data::workers::UnreachableState;
 use subagent_protocol::lenient;
 use subagent_protocol::time::Timestamp;
 
@@ -72,6 +74,18 @@ impl PageRenderer {
     /// Writes a state in its color.
     pub(super) fn state(&mut self, state: &str) {
         self.page.word(Style::of_state(state), &state_word(state));
+    }
+
+    /// Writes the state of a task.
+    pub(super) fn task_state(&mut self, task: &TaskView) {
+        let state = state_word(task.status.as_str());
+        match &task.unreachable {
+            Some(UnreachableState { since, .. }) => {
+                let marked = format!("{state} (unreachable for {})", self.since(*since));
+                self.page.word(Style::Bad, &marked);
+            }
+            None => self.state(task.status.as_str()),
+        }
     }
 
     /// Writes a command that a person may want next.

@@ -22,6 +22,7 @@ use crate::store::{Durability, NewName, NewWorker, Store, Tx, WorkerRow, control
 use crate::supervisor::DaemonSettings;
 use crate::supervisor::runtimes::adoption::{AT_ONCE, PATIENCE};
 use crate::supervisor::runtimes::place::RuntimePlace;
+use crate::supervisor::runtimes::stray_processes::FormerClients;
 use crate::supervisor::runtimes::stream::turns::DialTurns;
 use crate::supervisor::runtimes::stream::{KEEPALIVE, SPREAD};
 
@@ -76,6 +77,7 @@ impl HostFixture {
             retention: None,
             placement: None,
             dial_turns: DialTurns::default(),
+            former_clients: FormerClients::default(),
         };
         Self { folder, setup, row }
     }

@@ -3,7 +3,7 @@
 use rusqlite::Row;
 use serde_json::Value;
 use subagent_protocol::Error;
-use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus};
+use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus, TaskTimes};
 use subagent_protocol::details::Details;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
@@ -66,17 +66,6 @@ pub(crate) struct StoredEnd {
     pub(crate) merge: Option<TaskMerge>,
 }
 
-/// When a task changed.
-#[derive(Debug, Clone)]
-pub(crate) struct TaskTimes {
-    pub(crate) created_at: Timestamp,
-    pub(crate) started_at: Option<Timestamp>,
-    pub(crate) completed_at: Option<Timestamp>,
-    pub(crate) archived_at: Option<Timestamp>,
-    /// Time of the last change of the task or its worker.
-    pub(crate) updated_at: Timestamp,
-}
-
 /// The worker of a task.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskWorker {
@@ -123,7 +112,7 @@ impl TaskRow {
             request: StoredRequest::read(row)?,
             work: WorkDone::read(row)?,
             end: StoredEnd::read(row)?,
-            times: TaskTimes::read(row)?,
+            times: read_times(row)?,
             worker: TaskWorker::read(row)?,
         })
     }
@@ -182,17 +171,15 @@ impl StoredEnd {
     }
 }
 
-impl TaskTimes {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let at = |index: usize| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
-        Ok(Self {
-            created_at: Timestamp(row.get(18)?),
-            started_at: at(19)?,
-            completed_at: at(20)?,
-            archived_at: at(21)?,
-            updated_at: Timestamp(row.get(30)?),
-        })
-    }
+fn read_times(row: &Row<'_>) -> rusqlite::Result<TaskTimes> {
+    let at = |index: usize| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
+    Ok(TaskTimes {
+        created_at: Timestamp(row.get(18)?),
+        started_at: at(19)?,
+        completed_at: at(20)?,
+        archived_at: at(21)?,
+        updated_at: Timestamp(row.get(30)?),
+    })
 }
 
 impl TaskWorker {

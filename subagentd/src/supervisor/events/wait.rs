@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use subagent_protocol::api::{LatestEvent, WaitRequest};
 use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::ids::TurnId;
@@ -257,7 +257,7 @@ async fn gave_up(
     } else {
         (Code::WaitTimeout, "the event did not come in time")
     };
-    let message = match view.state.has_open_turn() {
+    let message = match view.state.has_open_turn() && view.unreachable.is_none() {
         true => format!("{message}; the turn goes on"),
         false => message.to_owned(),
     };
@@ -291,6 +291,9 @@ async fn gave_up(
         .with("latestEvent", latest)
         .with("lastMeaningfulEvent", meaningful)
         .with("diagnosis", diagnosis);
+    if let Some(unreachable) = view.unreachable {
+        error = error.with("unreachable", json!(unreachable));
+    }
     if !quiet {
         error = error.with("timeoutSeconds", request.timeout_seconds);
     }

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use subagent_config::environment::passes_on;
 use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::placement::client::{ClientFailure, cleaned, is_of_client};
-use subagent_protocol::placement::engine::{ClientCommand, NamedPlace, PlaceQueue, place_name};
+use subagent_protocol::placement::engine::{ClientCommand, NamedPlace, PlaceQueue, place_name, place_prefix};
 use subagent_protocol::placement::kubernetes;
 use subagent_protocol::placement::podman::{self, ContainerEngine, ContainerRun};
 use subagent_protocol::placement::slurm::{self, RELAY};
@@ -23,6 +23,7 @@ use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
+use super::stray_processes::FormerClients;
 use super::stream::turns::DialTurn;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::DaemonSettings;
@@ -45,6 +46,7 @@ pub(super) struct Carrier {
     /// The file of [`Self::token`].
     token: PathBuf,
     turn: DialTurn,
+    former_clients: FormerClients,
 }
 
 /// Returns a word that no other state dir has, for names at other places.
@@ -64,6 +66,7 @@ impl Carrier {
             state: state_name(setup),
             token: setup.runtime_dir.container_token(worker.as_str()),
             turn: setup.dial_turns.at(&placement.name),
+            former_clients: setup.former_clients.clone(),
         }
     }
 
@@ -212,22 +215,32 @@ impl Carrier {
         Ok(Some(clean(Command::new(container.client()), container.start(&run))))
     }
 
-    /// Returns the command that ends the container of a runtime.
-    pub(super) fn end(&self, worker: &WorkerId, incarnation: u64) -> Option<Command> {
+    /// With what the names of all containers of a worker begin.
+    pub(super) fn place_prefix(&self, worker: &WorkerId) -> String {
+        place_prefix(&self.state, worker.as_str())
+    }
+
+    /// Returns the command that lists the containers with this in their name.
+    pub(super) fn list(&self, part: &str) -> Option<Command> {
         let container = self.container()?;
-        let name = self.place_name(worker, incarnation);
-        Some(clean(Command::new(container.client()), container.remove(&name)))
+        Some(clean(Command::new(container.client()), container.list(part)))
+    }
+
+    /// Returns the command that ends a container.
+    pub(super) fn end(&self, name: &str) -> Option<Command> {
+        let container = self.container()?;
+        Some(clean(Command::new(container.client()), container.remove(name)))
     }
 
     /// Returns the command that runs `subagent-runtime submit` there. `handle` is that of a place in a
     /// queue. If a process of ours holds the place, that one starts it: a job ends what its commands leave.
-    pub(super) fn submit(&self, worker: &WorkerId, incarnation: u64, handle: Option<&str>) -> Command {
+    pub(super) async fn submit(&self, worker: &WorkerId, incarnation: u64, handle: Option<&str>) -> Command {
         if let (Some(queue), Some(handle)) = (self.queue(), handle) {
             let place = NamedPlace { name: &self.place_name(worker, incarnation), handle };
             let folder = self.folder_there(worker).display().to_string();
             let relay = [RELAY, &folder, &incarnation.to_string()];
             let words = if queue.is_held() { relay.as_slice() } else { &["submit", worker.as_str()] };
-            return self.client(queue.exec(place, &self.program(), words));
+            return self.client_in_place(queue.exec(place, &self.program(), words)).await;
         }
         match self.container() {
             Some(container) => {
@@ -252,6 +265,15 @@ impl Carrier {
             client.env_remove(name);
         }
         client.envs(command.variables);
+        client
+    }
+
+    /// Returns a command that runs in a place for longer. A client of Slurm may outlive this daemon.
+    pub(super) async fn client_in_place(&self, command: ClientCommand) -> Command {
+        let mut client = self.client(command);
+        if matches!(self.placement.engine, Engine::Slurm(_)) {
+            self.former_clients.succeed(&mut client, &self.state).await;
+        }
         client
     }
 

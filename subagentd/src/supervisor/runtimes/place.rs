@@ -224,11 +224,11 @@ impl RuntimePlace {
         }
     }
 
-    /// Ends what is left of the container of a runtime. The places of an engine with a queue are ended by
-    /// [`Self::ending`].
-    pub(crate) async fn end_container(&self, incarnation: u64) {
+    /// Ends what is left of the containers of the worker, whose runtimes must have ended. The places of an
+    /// engine with a queue are ended by [`Self::ending`].
+    pub(crate) async fn end_containers(&self, incarnation: u64) {
         if let Self::Placed(placed) = self {
-            submission::end(&placed.carrier, &placed.worker, incarnation).await;
+            submission::end_all(&placed.carrier, &placed.worker, incarnation).await;
         }
     }
 

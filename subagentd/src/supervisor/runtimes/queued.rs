@@ -311,7 +311,7 @@ pub(super) async fn dial(
         return Ok(DialTarget::Vanished);
     }
     match inside(carrier, engine, (worker, number), &["dial", worker.as_str()]).await? {
-        Some(dial) => Ok(DialTarget::Reached(Box::new(carrier.client(dial)))),
+        Some(dial) => Ok(DialTarget::Reached(Box::new(carrier.client_in_place(dial).await))),
         None if engine.shares_folder() => Ok(DialTarget::Reached(Box::new(carrier.dial_here(worker)))),
         None => Ok(DialTarget::Vanished),
     }

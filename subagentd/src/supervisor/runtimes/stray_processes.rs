@@ -5,12 +5,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use subagent_config::proc;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
 
-/// The variable that every process of an agent inherits.
+/// The variable that every process of an agent inherits. So do the clients of [`FormerClients`].
 const MARKER: &str = "SUBAGENT_MARKER";
 /// Maximum number of passes. A later pass finds processes forked during the previous one and those
 /// that take a moment to die.
@@ -24,6 +27,24 @@ const GUARDS: [&str; 2] = ["subagent-guard", "subagent-runtim"];
 /// Returns the marker of the processes below this runtime of the worker.
 pub(crate) fn marker(worker_id: &str, incarnation: u64) -> String {
     format!("{worker_id}.{incarnation}")
+}
+
+/// The clients of engines that a killed daemon of this state dir has left. One to which its engine does
+/// not tell the end waits for good, and keeps its job from ending.
+#[derive(Debug, Clone, Default)]
+pub struct FormerClients(Arc<OnceCell<()>>);
+
+impl FormerClients {
+    /// Marks a client as one of this state dir. The former ones have ended before the first one.
+    pub(super) async fn succeed(&self, client: &mut Command, state: &str) {
+        let marker = format!("client-of-{state}");
+        self.0
+            .get_or_init(|| async {
+                end(marker.clone()).await;
+            })
+            .await;
+        client.env(MARKER, marker);
+    }
 }
 
 /// Kills the processes with the marker. Returns their number.

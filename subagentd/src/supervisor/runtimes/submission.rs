@@ -78,15 +78,36 @@ async fn begin(carrier: &Carrier, worker: &WorkerId, incarnation: u64) -> Result
     }
 }
 
-/// Ends the container of a runtime that has ended or was not started. One that stays ends by itself after
-/// a minute. The actor ends the places of an engine with a queue.
-pub(super) async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
-    let Some(mut command) = carrier.end(worker, incarnation) else { return };
+/// Ends the container of a runtime that was not started.
+async fn end(carrier: &Carrier, worker: &WorkerId, incarnation: u64) {
+    end_container(carrier, worker, &carrier.place_name(worker, incarnation)).await;
+}
+
+/// Ends all containers of a worker without a runtime. A client that has outlived its daemon may have
+/// started some. The actor ends the places of an engine with a queue.
+pub(super) async fn end_all(carrier: &Carrier, worker: &WorkerId, newest: u64) {
+    let prefix = carrier.place_prefix(worker);
+    let Some(mut list) = carrier.list(&prefix) else { return };
+    list.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let listed = timeout(CONTAINER_TIMEOUT, list.output()).await;
+    let Some(listed) = listed.ok().and_then(Result::ok).filter(|listed| listed.status.success()) else {
+        tracing::warn!(%worker, "its containers were not listed");
+        return end(carrier, worker, newest).await;
+    };
+    let said = String::from_utf8_lossy(&listed.stdout);
+    for name in said.lines().filter(|name| name.starts_with(&prefix)) {
+        end_container(carrier, worker, name).await;
+    }
+}
+
+/// Ends a container. One that stays ends by itself a minute after the worker's last runtime.
+async fn end_container(carrier: &Carrier, worker: &WorkerId, name: &str) {
+    let Some(mut command) = carrier.end(name) else { return };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let ended =
         matches!(timeout(CONTAINER_TIMEOUT, command.status()).await, Ok(Ok(status)) if status.success());
     if !ended {
-        tracing::warn!(%worker, incarnation, "a container was not removed");
+        tracing::warn!(%worker, name, "a container was not removed");
     }
 }
 
@@ -96,7 +117,7 @@ async fn exchange(
     handle: Option<&str>,
     request: &[u8],
 ) -> Submitted {
-    let mut command = carrier.submit(worker, incarnation, handle);
+    let mut command = carrier.submit(worker, incarnation, handle).await;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let child = subagent_failpoint::check("spawn.before").and_then(|()| command.spawn());
     let (mut child, mut stdout, stderr) = match child.and_then(parts) {

@@ -49,7 +49,7 @@ pub(crate) async fn message_task(
         }
     };
     let row = task_row(supervisor, row.task_id.as_str()).await?;
-    Ok(TaskMessaged { task: shown::view(&row, false), message })
+    Ok(TaskMessaged { task: shown::view(supervisor, &row, false), message })
 }
 
 /// Runs the hooks of the task's worker for a message of the owner, and appends their text.
@@ -199,7 +199,7 @@ pub(crate) async fn cancel_task(
             false => end_task(supervisor, &row, &guarded, request.reason).await?,
         }
     }
-    Ok(shown::view(&task_row(supervisor, row.task_id.as_str()).await?, false))
+    Ok(shown::view(supervisor, &task_row(supervisor, row.task_id.as_str()).await?, false))
 }
 
 /// Returns the result of canceling an ended task. It is stored under the key, so that a

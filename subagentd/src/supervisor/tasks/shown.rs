@@ -3,6 +3,7 @@
 use subagent_core::task::beginning;
 use subagent_core::task::transcript::Transcript;
 use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskTranscript, TaskView};
+use subagent_protocol::data::workers::UnreachableState;
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
@@ -56,7 +57,7 @@ pub(crate) async fn list_tasks(
     let (rows, mut sessions) = read.await?;
     let shown = |row: &TaskRow| TaskView {
         child_sessions: sessions.remove(&row.task_id).unwrap_or_default(),
-        ..view(row, true)
+        ..view(supervisor, row, true)
     };
     let items: Vec<TaskView> = rows.iter().map(shown).collect();
     Ok(TaskList { count: items.len(), items })
@@ -72,7 +73,8 @@ pub(crate) async fn show_task(
     task: &str,
     transcripts: bool,
 ) -> Result<TaskShown> {
-    let mut shown = with_worktree(supervisor, shown(&super::task(supervisor, &caller, task).await?)).await?;
+    let mut shown =
+        with_worktree(supervisor, shown(supervisor, &super::task(supervisor, &caller, task).await?)).await?;
     if transcripts {
         shown.transcripts = task_transcripts(supervisor, shown.task.task_id.as_str()).await?;
     }
@@ -126,8 +128,14 @@ fn statuses(text: &str) -> Result<Vec<TaskStatus>> {
     text.split(',').map(|word| status(word.trim())).collect()
 }
 
+/// Returns since when the place of a task's worker does not answer.
+fn unreachable(supervisor: &Supervisor, row: &TaskRow) -> Option<UnreachableState> {
+    let live = supervisor.roster.live(row.task_id.as_str()).ok().filter(|_| !row.status().is_end());
+    live.and_then(|handle| handle.snapshot.borrow().unreachable.clone())
+}
+
 /// Returns the view of a task. A short view has only the beginning of the prompt.
-pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
+pub(in crate::supervisor) fn view(supervisor: &Supervisor, row: &TaskRow, short: bool) -> TaskView {
     let model = row.worker.details.model.clone();
     let prompt = if short { beginning(&row.request.prompt, PREVIEW_CHARS) } else { &row.request.prompt };
     TaskView {
@@ -139,6 +147,7 @@ pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
         prompt: prompt.to_owned(),
         mode: row.request.mode,
         status: row.status(),
+        unreachable: unreachable(supervisor, row),
         parent: row.tree.parent_id.clone(),
         parent_turn_id: row.tree.parent_turn.clone(),
         root: row.tree.root_id.clone(),
@@ -152,20 +161,16 @@ pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
         runs: row.work.runs,
         error: row.end.error.clone(),
         metadata: row.request.metadata.as_object().cloned().unwrap_or_default(),
-        created_at: row.times.created_at,
-        updated_at: row.times.updated_at,
-        started_at: row.times.started_at,
-        completed_at: row.times.completed_at,
-        archived_at: row.times.archived_at,
+        times: row.times.clone(),
         child_sessions: Vec::new(),
     }
 }
 
 /// Returns the view of a task with its complete result.
-pub(super) fn shown(row: &TaskRow) -> TaskShown {
+pub(super) fn shown(supervisor: &Supervisor, row: &TaskRow) -> TaskShown {
     let terms: TaskTerms = serde_json::from_str(&row.request.terms).unwrap_or_default();
     TaskShown {
-        task: view(row, false),
+        task: view(supervisor, row, false),
         result: row.end.result.clone(),
         result_schema: terms.result_schema,
         result_max_tokens: terms.result_max_tokens,

@@ -242,7 +242,7 @@ async fn spawned(supervisor: &Supervisor, task_id: &str) -> Result<TaskView> {
     let (task, next) = read.await?;
     supervisor.shared.wake_actors(next);
     let task = task.ok_or_else(|| supervisor.roster.not_found(task_id))?;
-    Ok(shown::view(&task, false))
+    Ok(shown::view(supervisor, &task, false))
 }
 
 impl Spawn {

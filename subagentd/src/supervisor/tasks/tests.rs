@@ -228,7 +228,7 @@ async fn m8_a_background_task_that_fails_is_reported_once_also_by_the_next_daemo
     world.supervisor.shared.wake_actors([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
     let shown = show_task(&world.supervisor, world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
-    assert!(shown.task.error.is_some() && shown.task.completed_at.is_some(), "{shown:?}");
+    assert!(shown.task.error.is_some() && shown.task.times.completed_at.is_some(), "{shown:?}");
     assert_eq!(world.end_messages().await.len(), 1);
     drop(world.dir);
 }

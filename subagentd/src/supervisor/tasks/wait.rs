@@ -47,7 +47,7 @@ pub(crate) async fn wait_task(
         }
         row = task_row(supervisor, task_id.as_str()).await?;
         if is_found(&row, request.known) || news.is_none() {
-            return with_worktree(supervisor, shown::shown(&row)).await;
+            return with_worktree(supervisor, shown::shown(supervisor, &row)).await;
         }
         // A wait for the end ignores changes during an open turn.
         let matters =
@@ -67,7 +67,7 @@ pub(crate) async fn wait_task(
                 news = None;
             },
             () = is_ending(&mut ending) => return Err(ending_error()),
-            () = sleep_until(deadline) => return Ok(shown::shown(&row)),
+            () = sleep_until(deadline) => return Ok(shown::shown(supervisor, &row)),
         }
         if *ending.borrow() {
             return Err(ending_error());

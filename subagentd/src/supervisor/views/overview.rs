@@ -67,7 +67,7 @@ pub(crate) async fn worker_overview(supervisor: &Supervisor, worker: &str) -> Re
         last_message,
         base: base.and_then(|text| serde_json::from_slice::<TreeBase>(&text).ok()),
         base_folder: folder.display().to_string(),
-        tasks: tasks.iter().map(|task| shown::view(task, true)).collect(),
+        tasks: tasks.iter().map(|task| shown::view(supervisor, task, true)).collect(),
     })
 }
 

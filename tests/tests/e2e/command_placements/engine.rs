@@ -45,17 +45,12 @@ impl OwnEngine {
         let work = sandbox.file("in-places");
         fs::create_dir_all(&work).unwrap();
         let script = self.script();
-        let mut own = json!({
+        let own = json!({
             "kind": "command", "cwd": work,
             "submit": [script, "submit", "{name}"], "dial": [script, "dial"], "status": [script, "status", "{handle}"],
             "cancel": [script, "cancel"], "logs": [script, "logs"],
         });
-        for (key, value) in keys.as_object().unwrap() {
-            own[key] = value.clone();
-        }
-        let folder = sandbox.file("home/.config/subagent");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), json!({"placements": {"own": own}}).to_string()).unwrap();
+        sandbox.place("own", own, keys);
     }
 
     /// Makes the engine fail, as the script says.

@@ -63,6 +63,31 @@ fn a_run_there_has_its_streams_its_text_and_its_exit_code() {
 }
 
 #[test]
+fn commands_that_need_the_files_of_their_daemon_run_there() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = host(&sandbox) else { return };
+    let at_lap = |words: &[&str]| at_lap(&sandbox, words).run();
+    let _ = at_lap(&["controller", "init"]).data_of("controller.initialized");
+    let worker = sandbox.start("demo");
+    let all = at_lap(&["worker", "list", "--all-workspaces"]).data_of("workers.listed");
+    assert_eq!(all["items"][0]["workerId"], json!(worker), "{all}");
+    at_lap(&["land", "nothing"]).error("WORKTREE_NOT_FOUND");
+    let unattended = at_lap(&["schedule", "add", "nightly", "demo", "hello", "--cron", "0 3 * * *"]);
+    unattended.error("SCHEDULE_UNATTENDED");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data();
+    let running = sandbox.daemon();
+    let _ = at_lap(&["daemon", "stop"]).data();
+    assert!(!running.lives());
+    let saved = host.home().join("saved.db");
+    let _ = at_lap(&["backup", saved.to_str().unwrap()]).data();
+    assert!(saved.exists());
+    // About a machine: that of the flag, else this one.
+    let with_flag = at_lap(&["launcher", "list"]).data();
+    assert_eq!(with_flag["items"][0]["name"], "demo", "{with_flag}");
+    sandbox.finish();
+}
+
+#[test]
 fn the_folder_is_one_there_and_a_host_that_is_down_is_said() {
     let sandbox = TestSandbox::new();
     let Some(host) = host(&sandbox) else { return };

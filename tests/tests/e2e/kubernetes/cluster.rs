@@ -18,7 +18,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// The first version of `kubectl` that runs commands over a WebSocket.
 const OLDEST_MINOR: u32 = 30;
 
-pub(super) struct Kubernetes {
+pub(crate) struct Kubernetes {
     /// Outside of the sandbox, which regards a process with its path as its own.
     folder: TempDir,
     pub(super) pods: FakePods,
@@ -33,7 +33,7 @@ impl Kubernetes {
     /// # Panics
     ///
     /// If there is none with `SUBAGENT_REQUIRE_KUBECTL`.
-    pub(super) fn start(sandbox: &mut TestSandbox) -> Option<Self> {
+    pub(crate) fn start(sandbox: &mut TestSandbox) -> Option<Self> {
         if !has_kubectl() {
             let missing = "kubectl 1.30 or later is missing: workers in pods are not tested";
             assert!(std::env::var_os("SUBAGENT_REQUIRE_KUBECTL").is_none(), "{missing}");
@@ -48,6 +48,7 @@ impl Kubernetes {
         let cluster = Self { folder, pods, server: Some(server), address };
         let config = cluster.kubeconfig();
         sandbox.set_env("KUBECONFIG", &config);
+        sandbox.add_disks(cluster.folder.path().join("pods"));
         cluster.place(sandbox, json!({}));
         cluster.template(sandbox, json!({}));
         Some(cluster)
@@ -71,15 +72,12 @@ impl Kubernetes {
     pub(super) fn place(&self, sandbox: &TestSandbox, keys: Value) {
         let work = sandbox.file("in-pods");
         fs::create_dir_all(&work).unwrap();
-        let mut there = json!({
+        let there = json!({
             "kind": "kubernetes", "namespace": NAMESPACE, "template": "pod.yaml", "cwd": work,
             // Each pod has a home of its own.
             "folder": "~/placed",
         });
-        merge(&mut there, keys);
-        let folder = sandbox.file("home/.config/subagent");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), json!({"placements": {"pods": there}}).to_string()).unwrap();
+        sandbox.place("pods", there, keys);
     }
 
     /// Writes the manifest of the pods, with these keys.
@@ -105,16 +103,27 @@ impl Kubernetes {
     }
 
     /// Ends the server and cuts its connections. Pods go on.
-    pub(super) fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         self.server = None;
     }
 
     /// Starts the server again, at the same address.
-    pub(super) fn mend(&mut self) {
+    pub(crate) fn mend(&mut self) {
         let started = wait_until("the port of the API server", DEADLINE, || {
             FakeApiServer::start(&self.pods, self.address).ok()
         });
         self.server = Some(started.0);
+    }
+
+    /// The name of a pod that runs.
+    pub(crate) fn running(&self) -> Option<String> {
+        self.pods.pods().into_iter().find(|(_, phase)| phase == "Running").map(|(name, _)| name)
+    }
+
+    /// Deletes a pod from outside, unless it has gone. Without grace, its processes are killed at
+    /// once.
+    pub(crate) fn delete(&self, name: &str, grace_seconds: u64) {
+        let _ = self.pods.delete(name, grace_seconds);
     }
 
     /// The name of the only pod that runs or waits.

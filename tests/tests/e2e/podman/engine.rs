@@ -3,17 +3,21 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{TestSandbox, say, wait_while};
+use subagent_tests::harness::process::{self, Process};
+use subagent_tests::harness::{TestSandbox, say, wait_until, wait_while};
 use tempfile::TempDir;
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// Time limit for the end of a container whose worker was stopped.
+const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) struct Podman {
     /// Outside of the sandbox, which regards a process with its path as its own.
@@ -74,7 +78,7 @@ impl Podman {
         let path = sandbox.path().to_str().unwrap();
         let executables = sandbox.executable("subagent");
         let executables = Path::new(&executables).parent().unwrap().to_str().unwrap();
-        let mut there = json!({
+        let there = json!({
             "kind": "podman",
             "command": self.command(),
             "image": self.folder.path().join("rootfs"),
@@ -86,16 +90,19 @@ impl Podman {
                 format!("--ulimit=nofile={files}:{files}"), "--ulimit=nproc=4096:4096",
             ],
         });
-        for (key, value) in keys.as_object().unwrap() {
-            there[key] = value.clone();
-        }
-        let folder = sandbox.file("home/.config/subagent");
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("config.yaml");
-        let read = fs::read(&file).ok().map(|bytes| serde_json::from_slice(&bytes).unwrap());
-        let mut config: Value = read.unwrap_or_default();
-        config["placements"]["box"] = there;
-        fs::write(file, config.to_string()).unwrap();
+        sandbox.place("box", there, keys);
+    }
+
+    /// Has these lines of the shell executed before each command of the client, with its words as `$@`.
+    pub(crate) fn wrap(&self, sandbox: &TestSandbox, lines: &str) {
+        // The name says which engine it is.
+        let script = sandbox.file("wrapped/podman");
+        fs::create_dir(script.parent().unwrap()).unwrap();
+        fs::write(&script, format!("#!/bin/sh\n{lines}\nexec podman \"$@\"\n")).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = self.command();
+        command[0] = script.to_str().unwrap().to_owned();
+        self.place(sandbox, json!({"command": command}));
     }
 
     /// The output of a command of podman.
@@ -131,11 +138,34 @@ impl Podman {
         self.run(&["ps", "--format", "{{.Names}}"]).lines().next().map(str::to_owned)
     }
 
+    /// Waits until no container is left: soon after the stop of the workers, and before an empty one would
+    /// end by itself.
+    pub(crate) fn ends_with_its_workers(&self) {
+        wait_until("the end of all containers", SOON, || self.containers().is_empty().then_some(()));
+    }
+
     /// Kills a container, unless it has ended.
     pub(crate) fn kill(&self, name: &str) {
         let command = self.command();
         let mut kill = Command::new(&command[0]);
         let _ = kill.args(&command[1..]).args(["kill", name]).env("CONTAINERS_CONF", &self.config).output();
+    }
+}
+
+impl Podman {
+    /// The monitors of containers.
+    fn monitors(&self) -> Vec<Process> {
+        let folder = self.folder.path().to_str().unwrap();
+        let is_own = |one: &Process| one.name == "conmon" && one.command_line().contains(folder);
+        process::all().into_iter().filter(is_own).collect()
+    }
+
+    /// Ends what podman leaves if its client is killed during the start of a container.
+    pub(crate) fn end_monitors(&self) {
+        for monitor in self.monitors() {
+            monitor.children().iter().for_each(|one| one.signal(Signal::SIGKILL));
+            monitor.signal(Signal::SIGKILL);
+        }
     }
 }
 
@@ -145,8 +175,10 @@ impl Drop for Podman {
         for name in left.iter().flatten() {
             let _ = self.run(&["rm", "--force", name]);
         }
+        let monitors = wait_while(SOON, || Some(self.monitors()).filter(|monitors| !monitors.is_empty()));
+        self.end_monitors();
         if !std::thread::panicking() {
-            assert!(left.is_none(), "containers are left: {left:?}");
+            assert!(left.is_none() && monitors.is_none(), "left: {left:?} {monitors:?}");
         } else if let Some(left) = left {
             let _ = writeln!(std::io::stderr(), "--- containers: {left:?}");
         }

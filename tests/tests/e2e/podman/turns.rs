@@ -110,6 +110,35 @@ fn a_daemon_that_dies_between_a_container_and_its_runtime_leaves_no_container() 
 }
 
 #[test]
+fn a_container_that_appears_after_the_death_of_its_daemon_ends_with_the_worker() {
+    let mut sandbox = TestSandbox::new();
+    let Some(podman) = Podman::prepare(&mut sandbox) else { return };
+    let (gate, begun) = (sandbox.gate("run"), sandbox.file_name("begun"));
+    // The first start of a container waits for the gate.
+    podman.wrap(
+        &sandbox,
+        &format!(
+            "case \"$*\" in *' run '*) if mkdir {begun} 2>&-; then while [ ! -e {} ]; do sleep 0.1; done; fi ;; esac",
+            gate.path().display()
+        ),
+    );
+    sandbox.init();
+    let starting = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--on", "box"]).spawn();
+    wait_until("the client of the engine", DEADLINE, || Path::new(&begun).exists().then_some(()));
+    sandbox.kill_daemon();
+    let _ = starting.output();
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let worker = listed["items"][0]["workerId"].as_str().unwrap().to_owned();
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    gate.open();
+    wait_until("the first container", DEADLINE, || (podman.numbers(&worker).len() == 2).then_some(()));
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    podman.ends_with_its_workers();
+    sandbox.finish();
+}
+
+#[test]
 fn a_container_that_is_killed_is_lost_and_another_one_follows() {
     let mut sandbox = TestSandbox::new();
     let Some(podman) = Podman::prepare(&mut sandbox) else { return };

@@ -95,9 +95,7 @@ impl Slurm {
                 _ => there[key] = value.clone(),
             }
         }
-        let folder = sandbox.file("home/.config/subagent");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), json!({"placements": {"cluster": there}}).to_string()).unwrap();
+        sandbox.place("cluster", there, json!({}));
     }
 
     /// Runs a client of Slurm.
@@ -147,6 +145,11 @@ impl Slurm {
     pub(crate) fn kill_controller(&mut self) {
         // Its helper ends with it.
         ended(self.controller.take(), Signal::SIGKILL);
+    }
+
+    /// Ends the controller as its administrator does: it stores its state before.
+    pub(crate) fn end_controller(&mut self) {
+        ended(self.controller.take(), Signal::SIGTERM);
     }
 
     pub(crate) fn start_controller(&mut self) {

@@ -71,6 +71,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_job_again() {
     let worker = sandbox.start_on("cluster");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
     sandbox.kill_daemon();
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
@@ -181,7 +182,10 @@ fn a_job_at_its_time_limit_is_lost_with_its_state() {
     let end = sandbox.turn_end(&accepted);
     let error = &end["data"]["error"];
     assert_eq!(error["code"], "RUNTIME_LOST", "{end}");
-    assert!(error["message"].as_str().unwrap().contains("TIMEOUT"), "{end}");
+    for said in [&error["message"], &error["details"]["place"]] {
+        assert!(said.as_str().unwrap().contains("TIMEOUT"), "{end}");
+    }
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("limit"), "{end}");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }

@@ -337,3 +337,35 @@ fn many_bytes_of_a_channel_do_not_delay_a_cancel() {
     assert_eq!(said(&sandbox.send(&world.worker, "and on")), "and on");
     world.finish();
 }
+
+#[test]
+fn a_task_there_is_marked_wherever_it_is_shown_while_its_host_is_down() {
+    let sandbox = TestSandbox::new();
+    let Some(mut host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let gate = sandbox.gate("task");
+    let text = format!("{}\n!say done", gate.directive());
+    let run = ["task", "run", "--background", "--launcher", "demo", "--on", "there", "--text", &text];
+    let task = sandbox.run(&run).data()["taskId"].as_str().unwrap().to_owned();
+    sandbox.wait_for_prompt(1);
+    let show = || sandbox.run(&["task", "show", &task]).data_of("task.shown");
+    assert!(show().get("unreachable").is_none());
+    host.end_server();
+    wait_until("the mark", DEADLINE, || show()["unreachable"]["since"].is_string().then_some(()));
+    let listed = sandbox.run(&["task", "list"]).data();
+    assert!(listed["items"][0]["unreachable"].is_object(), "{listed}");
+    let human = |words: &[&str]| sandbox.command("subagent").args(words).run().stdout;
+    for words in [&["task", "list"][..], &["tree"], &["worker", "list"], &["ls"]] {
+        let said = human(words);
+        assert!(said.contains("running") && said.contains("unreachable"), "{words:?}: {said}");
+    }
+    let wait = ["wait", "--worker-id", &task, "--until", "turn.completed", "--timeout-seconds", "1"];
+    let error = sandbox.run(&wait).error("WAIT_TIMEOUT");
+    assert!(error["details"]["unreachable"].is_object(), "{error}");
+    assert!(!error["message"].as_str().unwrap().contains("goes on"), "{error}");
+    gate.open();
+    host.restart_server(&sandbox);
+    let ended = sandbox.run(&["task", "wait", &task]).data();
+    assert_eq!((&ended["status"], ended.get("unreachable")), (&json!("completed"), None), "{ended}");
+    sandbox.finish();
+}

@@ -138,11 +138,19 @@ fn is_guard_gone(actor: &mut Actor) -> bool {
 /// none. Call it while both locks are free, and before the next runtime, whose processes have
 /// another marker.
 pub(crate) async fn end_strays(actor: &mut Actor) {
-    if actor.runtime.swept || actor.runtime.clean_end || actor.runtime.incarnation == 0 {
+    let incarnation = actor.runtime.incarnation;
+    if incarnation == 0 {
+        return;
+    }
+    let is_swept = actor.runtime.swept || actor.runtime.clean_end;
+    // A client that has outlived its daemon may have started a container since.
+    if !is_swept || actor.stops() {
+        actor.runtime.place.end_containers(incarnation).await;
+    }
+    if is_swept {
         return;
     }
     actor.runtime.swept = true;
-    actor.runtime.place.end_container(actor.runtime.incarnation).await;
     if !actor.runtime.is_here(&actor.shared.boot_id) {
         // After a reboot there are none. On another machine they cannot be reached from here.
         return;
