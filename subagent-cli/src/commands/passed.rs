@@ -37,7 +37,7 @@ const HOST_FLAG: &str = "--host";
 /// The folder in which a command runs there, unless the config file has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FolderThere {
-    /// It must be named: an agent could work in the wrong one.
+    /// It must be named: the command changes something in it.
     Named,
     /// The home of the user there.
     Home,
@@ -259,6 +259,11 @@ mod tests {
             assert!(failure.details["recommendedAction"].as_str().unwrap().contains("--cwd"), "{failure}");
         }
         assert!(line_of(&run, Some("~/src")).unwrap().contains("$HOME"));
+        // What only looks at the machine there needs none.
+        let args = ["doctor", "--host", "lap"].map(OsString::from);
+        let (_, typed) = parse(args.iter().cloned()).unwrap();
+        let at_home = line(&args, (&lap(None), FolderThere::Home), &typed, described).unwrap();
+        assert!(at_home.contains("$HOME") && at_home.contains("doctor"), "{at_home}");
     }
 
     #[test]

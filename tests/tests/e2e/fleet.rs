@@ -263,7 +263,8 @@ fn manage(sandbox: &TestSandbox, worker: &str, index: usize, over: &AtomicBool) 
         let ask = if number % 3 == 2 { "!ask execute it" } else { "" };
         let prompt = format!("!chunks 10 text\n!touch {touched}\n{ask}\n!sleep 20\n!stream 100\n!say done");
         let end = sandbox.manage(worker, &key, &prompt);
-        let failure = (end["type"] != "turn.completed").then(|| end["data"]["error"]["code"].to_string());
+        let code = end["data"]["error"]["code"].as_str().unwrap_or_default();
+        let failure = (end["type"] != "turn.completed").then(|| code.to_owned());
         if let Some(code) = &failure {
             assert!(LOST.contains(&code.as_str()) || code == NOT_STARTED, "{end}");
         }
@@ -276,9 +277,9 @@ fn manage(sandbox: &TestSandbox, worker: &str, index: usize, over: &AtomicBool) 
 type Turns = BTreeMap<String, Option<String>>;
 
 /// Codes of turns that ended with their runtime or agent.
-const LOST: [&str; 3] = [r#""RUNTIME_LOST""#, r#""BACKEND_UNAVAILABLE""#, r#""BACKEND_RUNTIME_ERROR""#];
+const LOST: [&str; 3] = ["RUNTIME_LOST", "BACKEND_UNAVAILABLE", "BACKEND_RUNTIME_ERROR"];
 /// The code of turns whose runtime was not started again, because the place did not answer.
-const NOT_STARTED: &str = r#""PLACEMENT_UNREACHABLE""#;
+const NOT_STARTED: &str = "PLACEMENT_UNREACHABLE";
 
 /// Ends the managers, also if a fault could not be brought about.
 struct EndOfFaults<'a>(&'a AtomicBool);

@@ -52,6 +52,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_it_again() {
     let (mut sandbox, worker) = placed();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
     wait_until("the end of the dials", DEADLINE, || dials(&sandbox).is_empty().then_some(()));

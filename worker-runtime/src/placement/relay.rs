@@ -38,7 +38,8 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
         match UnixStream::connect(&path) {
             Ok(stream) => break stream,
             Err(error) if !pauses.pause() => {
-                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+                let message = format!("{}: {error}", path.display());
+                return Err(io::Error::new(io::ErrorKind::NotConnected, message));
             }
             Err(_) => {}
         }
@@ -54,7 +55,7 @@ pub(crate) fn run(folder: Option<OsString>, number: Option<OsString>) -> io::Res
 
 /// Whether no process holds the place, so that it has ended meanwhile.
 pub(crate) fn has_ended(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    error.kind() == io::ErrorKind::NotConnected
 }
 
 /// Copies until the end. Not `io::copy`: its `splice` holds the lock of a pipe while it waits for the

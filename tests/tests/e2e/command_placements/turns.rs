@@ -7,6 +7,9 @@ use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::engine::{DEADLINE, OwnEngine};
 
+/// Longer than a daemon on a busy machine takes to dial the runtime that it has just started.
+const LEASE: &str = "10s";
+
 fn stop(sandbox: &TestSandbox, worker: &str) {
     let stopped = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
     assert_eq!(stopped["state"], "stopped");
@@ -148,6 +151,29 @@ fn an_engine_that_says_rubbish_loses_nothing() {
     engine.clear("says-status");
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     assert_eq!(engine.created().len(), 1);
+    stop(&sandbox, &worker);
+    sandbox.finish();
+}
+
+#[test]
+fn without_a_daemon_a_lease_ends_the_turn_and_the_place_stays_for_the_next_daemon() {
+    let sandbox = TestSandbox::new();
+    let engine = OwnEngine::start(&sandbox);
+    engine.place(&sandbox, json!({"lease": LEASE}));
+    sandbox.init();
+    let worker = sandbox.start_on("own");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    sandbox.wait_for_prompt(1);
+    let handle = engine.only();
+    sandbox.kill_daemon();
+    wait_until("the end of runtime and agent", DEADLINE, || sandbox.processes().is_empty().then_some(()));
+    assert_eq!((engine.live(), engine.calls("cancel")), (vec![handle], 0));
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    let said = json!(sandbox.events(&worker)).to_string();
+    assert!(said.contains("no daemon for 10 s, the lease of its placement"), "{said}");
+    wait_until("the end of the place", DEADLINE, || engine.live().is_empty().then_some(()));
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    assert_eq!(engine.created().len(), 2);
     stop(&sandbox, &worker);
     sandbox.finish();
 }

@@ -1,11 +1,18 @@
 //! Turns of a worker in a pod, while its pod, its stream, the daemon and the API server die.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::api::TOKEN;
 use super::cluster::{DEADLINE, Kubernetes};
+
+/// Time within which the end of the API server is reported: the ends of its connections are seen here.
+const REPORTED: Duration = Duration::from_secs(5);
+/// Longer than a daemon on a busy machine takes to dial the runtime that it has just started.
+const LEASE: &str = "10s";
 
 /// Returns the `kubectl exec` below the daemon that carries the stream of a worker.
 fn client_of_stream(sandbox: &TestSandbox, worker: &str) -> Process {
@@ -166,12 +173,15 @@ fn an_api_server_that_is_down_loses_nothing() {
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     sandbox.wait_for_prompt(1);
+    let cut = Instant::now();
     cluster.cut();
     wait_until("the worker to be unreachable", DEADLINE, || {
         let shown = sandbox.show(&worker);
         assert_ne!(shown["state"], "error", "{shown}");
         shown["unreachable"].is_object().then_some(())
     });
+    let noticed = cut.elapsed();
+    assert!(noticed < REPORTED, "it took {noticed:?}");
     gate.open();
     cluster.mend();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
@@ -181,6 +191,32 @@ fn an_api_server_that_is_down_loses_nothing() {
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     let ends = sandbox.number("SELECT count(*) FROM events WHERE type = 'turn.completed'");
     assert_eq!((ends, cluster.pods.created().len()), (2, 1));
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn without_a_daemon_a_lease_ends_the_turn_and_the_pod_keeps_its_end() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    cluster.place(&sandbox, json!({"lease": LEASE}));
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    sandbox.wait_for_prompt(1);
+    let name = cluster.pod();
+    sandbox.kill_daemon();
+    // The pod has the only copy of the journal, so it stays for the next daemon.
+    wait_until("the end of runtime and agent", DEADLINE, || {
+        sandbox.processes().iter().all(|one| one.name == "subagent-hold").then_some(())
+    });
+    assert_eq!(cluster.running(), Some(name));
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    let said = json!(sandbox.events(&worker)).to_string();
+    assert!(said.contains("no daemon for 10 s, the lease of its placement"), "{said}");
+    cluster.wait_for_none();
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    assert_eq!(cluster.pods.created().len(), 2);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }

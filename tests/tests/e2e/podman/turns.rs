@@ -60,6 +60,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_the_container_again() {
     let worker = sandbox.start_on("box");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
     sandbox.kill_daemon();
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");

@@ -71,6 +71,7 @@ fn a_daemon_that_comes_back_in_time_keeps_the_turn() {
     let worker = sandbox.start_on("there");
     let gate = sandbox.gate("work");
     let accepted = sandbox.send_no_wait(&worker, &format!("{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
     let runtime = sandbox.runtime(&worker);
     sandbox.daemon().signal(Signal::SIGKILL);
     gate.open();

@@ -1,22 +1,26 @@
 //! `placement prepare`, `check` and `list`: the runtime is put there once, whole or not at all.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
+use subagent_tests::harness::{HostMachine, SshHost, TestSandbox, wait_until};
 
 /// Time limit of the start of a daemon.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a check is interrupted until that hits its worker.
 const ATTEMPTS: usize = 5;
 
-/// Returns the files in the folders of prepared runtimes there.
-fn prepared(host: &SshHost) -> Vec<PathBuf> {
-    let versions = fs::read_dir(host.home().join(".local/share/subagent/runtime"));
+/// Folder of our programs below the home there.
+const PROGRAMS: &str = ".local/share/subagent";
+
+/// Returns the files in the folders of prepared runtimes below the home there.
+fn prepared(home: &Path) -> Vec<PathBuf> {
+    let versions = fs::read_dir(home.join(PROGRAMS).join("runtime"));
     let folders = versions.into_iter().flatten().flatten().map(|entry| entry.path());
     let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|file| file.path()));
     files.collect()
@@ -34,7 +38,7 @@ fn a_host_is_prepared_once_and_then_runs_workers() {
     let prepare = || sandbox.run(&["placement", "prepare", "there"]).data_of("placement.prepared");
     let first = prepare();
     assert_eq!(first["uploaded"], true, "{first}");
-    let mut files = prepared(&host);
+    let mut files = prepared(host.home());
     files.sort();
     let [_, file] = &files[..] else { panic!("{files:?}") };
     for (file, program) in files.iter().zip(["subagent", "subagent-runtime"]) {
@@ -56,9 +60,44 @@ fn a_host_is_prepared_once_and_then_runs_workers() {
     fs::remove_file(file).unwrap();
     fs::write(file, "#!/bin/sh\n").unwrap();
     assert_eq!(prepare()["uploaded"], true);
-    let mut again = prepared(&host);
+    let mut again = prepared(host.home());
     again.sort();
     assert_eq!(again, files);
+    sandbox.finish();
+}
+
+#[test]
+fn an_upload_to_a_full_disk_leaves_nothing_and_works_once_there_is_room() {
+    const SPARE: u64 = 1 << 20;
+    let sandbox = TestSandbox::new();
+    let bytes = |program: &str| fs::metadata(sandbox.executable(program)).unwrap().len();
+    let (first, second) = (bytes("subagent"), bytes("subagent-runtime"));
+    let machine = HostMachine::default().file_system(PROGRAMS, &(first + second + 4 * SPARE).to_string());
+    let Some(host) = SshHost::start_machine(&sandbox, machine) else { return };
+    host.place(&sandbox, json!({}));
+    let names = || {
+        let files = prepared(&host.seen_from_here(host.home()));
+        let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned());
+        names.collect::<BTreeSet<_>>()
+    };
+    let prepare = || sandbox.run(&["placement", "prepare", "there"]);
+    // No room for a program, and room for the first one only: the runtime is put there last.
+    for (room, left) in [(SPARE, BTreeSet::new()), (first + SPARE, BTreeSet::from(["subagent".to_owned()]))] {
+        let filler = host.fill(PROGRAMS, room);
+        let error = prepare().error("PLACEMENT_NOT_PREPARED");
+        let details = &error["details"];
+        assert!(details["stderr"].as_str().unwrap().contains("No space left on device"), "{error}");
+        assert!(details["recommendedAction"].as_str().unwrap().contains("free space on there"), "{error}");
+        assert_eq!(names(), left, "{error}");
+        let _ = sandbox.run(&["placement", "check", "there"]).error("PLACEMENT_NOT_PREPARED");
+        fs::remove_file(filler).unwrap();
+    }
+    assert_eq!(prepare().data_of("placement.prepared")["uploaded"], true);
+    assert_eq!(names(), ["subagent", "subagent-runtime"].map(str::to_owned).into());
+    sandbox.init();
+    let worker = sandbox.start_on("there");
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish();
 }
 

@@ -13,7 +13,7 @@ use subagent_tests::invariants::Recorder;
 /// Time limit of operations there.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Time within which the end of a server is reported: the ends of its connections are seen here.
-const REPORTED: Duration = Duration::from_secs(10);
+const REPORTED: Duration = Duration::from_secs(5);
 /// Number of failed attempts in a row after which the next one is planned.
 const ATTEMPTS: usize = 6;
 /// The shortest sum of the pauses between these attempts: half of 1, 2, 4, 8 and 16 s.
@@ -138,6 +138,7 @@ fn a_daemon_that_is_killed_in_a_turn_finds_it_again() {
     let worker = sandbox.start_on("there");
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
     gate.open();
@@ -293,11 +294,24 @@ fn a_turn_goes_on_while_a_shared_connection_is_killed() {
     sandbox.init();
     let worker = sandbox.start_on("there");
     let gate = sandbox.gate("turn");
-    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    let text = format!("!say begun\n{}\n!say done", gate.directive());
+    let mut waiting = sandbox.sending(&worker, &text).deadline(2 * DEADLINE).spawn();
+    sandbox.wait_for_prompt(1);
+    let runtime = sandbox.show(&worker)["runtimePid"].clone();
     let master = wait_until("the shared connection", DEADLINE, || host.shared_connections().pop());
-    master.signal(Signal::SIGKILL);
+    sandbox.kill(&master);
+    // A stream of another connection takes over in the middle of the turn.
+    wait_until("the next shared connection", DEADLINE, || {
+        host.shared_connections().into_iter().find(|one| one.pid != master.pid)
+    });
+    assert!(waiting.runs());
     gate.open();
-    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let answer = waiting.output().data_of("turn.waited");
+    let outcome = (&answer["matchedEvent"]["type"], &answer["assistantText"]);
+    assert_eq!(outcome, (&json!("turn.completed"), &json!("begundone")), "{answer}");
+    assert_eq!((&sandbox.show(&worker)["runtimePid"], runtime.is_number()), (&runtime, true));
+    let count = |kind: &str| sandbox.number(&format!("SELECT count(*) FROM events WHERE type = '{kind}'"));
+    assert_eq!((count("turn.completed"), count("runtime.turn_dispatching")), (1, 1));
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     wait_until("the end of the shared connection", DEADLINE, || {
         host.shared_connections().is_empty().then_some(())
