@@ -2,6 +2,7 @@
 //! also while the stream breaks.
 
 mod fence;
+mod quota;
 mod unreachable;
 
 use std::fs;

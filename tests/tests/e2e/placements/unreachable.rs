@@ -15,25 +15,25 @@ use super::{DEADLINE, dial, dials};
 const REPORTED: Duration = Duration::from_secs(5);
 
 /// The connections to the places of a sandbox, which a test cuts.
-struct Link {
+pub(super) struct Link {
     cut: PathBuf,
 }
 
 impl Link {
-    fn of(sandbox: &mut TestSandbox) -> Self {
+    pub(super) fn of(sandbox: &mut TestSandbox) -> Self {
         let cut = sandbox.file("cut");
         sandbox.set_env("SUBAGENT_FAILPOINTS", format!("dial.before_open=while({})", cut.display()));
         Self { cut }
     }
 
-    fn cut(&self, sandbox: &TestSandbox) {
+    pub(super) fn cut(&self, sandbox: &TestSandbox) {
         fs::write(&self.cut, "").unwrap();
         for dial in dials(sandbox) {
             dial.signal(Signal::SIGKILL);
         }
     }
 
-    fn repair(&self) {
+    pub(super) fn repair(&self) {
         fs::remove_file(&self.cut).unwrap();
     }
 }
@@ -46,14 +46,14 @@ fn linked() -> (TestSandbox, Link, String) {
     (sandbox, link, worker)
 }
 
-fn unreachable(sandbox: &TestSandbox, worker: &str) -> Value {
+pub(super) fn unreachable(sandbox: &TestSandbox, worker: &str) -> Value {
     wait_until("the worker to be unreachable", DEADLINE, || {
         let shown = sandbox.show(worker);
         Some(shown["unreachable"].clone()).filter(Value::is_object)
     })
 }
 
-fn reached(sandbox: &TestSandbox, worker: &str) {
+pub(super) fn reached(sandbox: &TestSandbox, worker: &str) {
     wait_until("the worker to be reached", DEADLINE, || {
         sandbox.show(worker).get("unreachable").is_none().then_some(())
     });

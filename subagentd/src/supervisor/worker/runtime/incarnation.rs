@@ -29,6 +29,15 @@ pub(super) fn killed_at_start() -> Error {
     Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no")
 }
 
+/// Returns the size limits of a runtime. Tests make its journal small.
+fn limits() -> RuntimeLimits {
+    let limits = RuntimeLimits::default();
+    if subagent_failpoint::sabotaged("journal.small") {
+        return RuntimeLimits { segment_bytes: 100_000, journal_quota_bytes: 500_000, ..limits };
+    }
+    limits
+}
+
 /// Stores that a runtime may be alive from now on, and returns its start parameters.
 pub(super) async fn begin_incarnation(
     actor: &mut Actor,
@@ -93,7 +102,7 @@ pub(super) async fn begin_incarnation(
         resume_only: actor.session.id.is_none() && actor.spec.resume.is_some(),
         restore_failures: actor.session.restore_failures.clone(),
         timeouts: launcher.timeouts,
-        limits: RuntimeLimits::default(),
+        limits: limits(),
         roots: [&actor.identity.cwd]
             .into_iter()
             .chain(&actor.spec.additional_directories)
