@@ -11,9 +11,23 @@ const OWN: &str = "task";
 const SERVER: &str = "subagent";
 
 /// Gives `AGENT PROMPT` as a task, and returns the result: of its own tool, unless the server has
-/// one of another name.
+/// one of another name. `\n` in the prompt is a line end.
 pub(super) fn task(servers: &Value, rest: &str) -> io::Result<String> {
     let (agent, prompt) = rest.split_once(' ').unwrap_or((rest, ""));
+    let prompt = prompt.replace("\\n", "\n");
+    with_client(servers, |client| client.task(agent, &prompt))
+}
+
+/// Returns the names of the server's tools.
+pub(super) fn tools(servers: &Value) -> io::Result<String> {
+    with_client(servers, |client| Ok(client.tools()?.join(" ")))
+}
+
+/// Starts the server, and does this as its client.
+fn with_client(
+    servers: &Value,
+    work: impl FnOnce(&mut DelegationClient) -> io::Result<String>,
+) -> io::Result<String> {
     let server = servers.as_array().into_iter().flatten().find(|server| server["name"] == SERVER);
     let server = server.ok_or_else(|| io::Error::other("there is no task server"))?;
     let args = server["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -28,7 +42,9 @@ pub(super) fn task(servers: &Value, rest: &str) -> io::Result<String> {
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the task server has no pipes"));
     };
-    let result = DelegationClient { stdin, stdout: BufReader::new(stdout) }.task(agent, prompt);
+    let mut client = DelegationClient { stdin, stdout: BufReader::new(stdout) };
+    let result = client.begin().and_then(|()| work(&mut client));
+    drop(client);
     // The server ends with its input.
     child.wait()?;
     result
@@ -40,14 +56,22 @@ struct DelegationClient {
 }
 
 impl DelegationClient {
-    fn task(mut self, agent: &str, prompt: &str) -> io::Result<String> {
+    fn begin(&mut self) -> io::Result<()> {
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
                            "clientInfo": {"name": "hostile", "version": "1"}});
         self.ask("initialize", &hello)?;
+        writeln!(self.stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+    }
+
+    fn tools(&mut self) -> io::Result<Vec<String>> {
         let listed = self.ask("tools/list", &json!({}))?;
         let tools = listed["tools"].as_array().into_iter().flatten();
-        let names: Vec<&str> = tools.filter_map(|tool| tool["name"].as_str()).collect();
-        if names.contains(&OWN) {
+        Ok(tools.filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect())
+    }
+
+    fn task(&mut self, agent: &str, prompt: &str) -> io::Result<String> {
+        let names = self.tools()?;
+        if names.iter().any(|name| name == OWN) {
             return Ok(format!("its own tool {OWN} was called"));
         }
         let name = names.into_iter().find(|name| name.ends_with(OWN));

@@ -71,6 +71,10 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Respons
             say(&delegation::task(&agent.servers, rest)?)?;
             Ok(None)
         }
+        "tools" => {
+            say(&delegation::tools(&agent.servers)?)?;
+            Ok(None)
+        }
         // The permission request is empty but for a kind, and no call was reported.
         "request-of-a-title" => ask(agent, &confirmation(rest)).map(Some),
         // The call has no kind, and only its input describes it.

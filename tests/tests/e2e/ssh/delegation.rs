@@ -134,6 +134,52 @@ fn an_agent_there_gives_a_task_that_runs_here_and_one_that_runs_there() {
 }
 
 #[test]
+fn an_mcp_client_there_lists_tools_and_gets_the_result_of_its_task_through_cuts() {
+    let mut sandbox = TestSandbox::new();
+    let caller = sandbox.test_agent("hostile-agent", &[]).key("prefixTools", json!(true));
+    sandbox.launcher("caller", caller);
+    sandbox.define("scout", "launcher: demo\n");
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let start = ["worker", "start", "--launcher", "caller", "--on", "there", "--delegate"];
+    let worker = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let world = DelegatingHost { sandbox, host, worker };
+    let sandbox = &world.sandbox;
+    let tools = said(&sandbox.send(&world.worker, "quirk: tools"));
+    for tool in ["task", "spawn_subagent", "get_subagents", "message_subagent"] {
+        assert!(tools.split(' ').any(|name| name == format!("subagent_{tool}")), "{tool}: {tools}");
+    }
+    let gives = "quirk: task-of-its-own scout !ask edit notes.md\\n!shell pwd";
+    let asked = sandbox.send(&world.worker, gives);
+    let event = &asked["matchedEvent"];
+    assert_eq!(event["type"], "approval.requested", "{asked}");
+    let child = event["workerId"].as_str().unwrap();
+    assert_ne!(child, world.worker, "{asked}");
+    // Its client waits meanwhile, and sees nothing of that.
+    for kills_daemon in [false, true] {
+        let before = world.socket();
+        match kills_daemon {
+            true => sandbox.kill_daemon(),
+            false => world.host.cut(),
+        }
+        let _ = world.tasks_of(&world.worker);
+        wait_until("the next socket there", DEADLINE, || (world.announced()? != before).then_some(()));
+    }
+    let _ = sandbox.approve(child, &event["data"]["requestId"], "allow").data_of("approval.decided");
+    let end = sandbox.turn_end(&asked);
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let result = sandbox.run(&["result", &world.worker]).document().to_string();
+    assert_eq!(result.matches("subagent_task: ").count(), 1, "{result}");
+    let workspace = sandbox.workspace().canonicalize().unwrap();
+    for expected in ["<task_result agent=", "permission: allow-once", workspace.to_str().unwrap()] {
+        assert!(result.contains(expected), "{expected}: {result}");
+    }
+    let tasks = world.tasks_of(&world.worker);
+    assert_eq!((tasks.len(), &tasks[0]["status"]), (1, &json!("completed")), "{tasks:?}");
+    world.finish();
+}
+
+#[test]
 fn the_question_of_a_task_is_answered_here_and_the_agent_there_gets_the_result() {
     let Some(world) = DelegatingHost::start() else { return };
     let sandbox = &world.sandbox;
