@@ -134,6 +134,7 @@ mod slurm {
     pub(super) mod cluster;
     mod forgotten;
     mod left;
+    mod moved;
     mod queue;
     mod turns;
 }
@@ -144,7 +145,7 @@ mod ssh {
     mod delegation;
     mod lease;
     mod machine;
-    mod moved;
+    pub(super) mod moved;
     mod network;
     mod prepare;
     mod turns;

@@ -1,7 +1,7 @@
 //! Workers behind a stream (`SUBAGENT_PLACEMENT_LOOPBACK=1`): the same promises as beside the daemon,
 //! also while the stream breaks.
 
-mod fence;
+pub(super) mod fence;
 mod quota;
 mod unreachable;
 

@@ -48,7 +48,7 @@ fn until_fenced(show: impl Fn() -> Output) -> Value {
 }
 
 /// A turn of the worker goes on under the daemon of a copy, and later under another one of the original.
-fn the_last_daemon_is_served(sandbox: &TestSandbox, worker: &str) {
+pub(crate) fn the_last_daemon_is_served(sandbox: &TestSandbox, worker: &str) {
     assert_eq!(sandbox.send(worker, "before")["assistantText"], "before");
     let runtime = sandbox.runtime(worker);
     let touched = sandbox.file_name("touched");

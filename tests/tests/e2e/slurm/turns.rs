@@ -8,7 +8,7 @@ use subagent_tests::harness::{TestSandbox, wait_until};
 use super::cluster::{DEADLINE, Slurm};
 
 /// Returns the client of Slurm below the daemon that carries the stream of a worker.
-fn client_of_stream(sandbox: &TestSandbox, worker: &str) -> Process {
+pub(super) fn client_of_stream(sandbox: &TestSandbox, worker: &str) -> Process {
     let dials = format!(" dial {worker}");
     wait_until("the client of the stream", DEADLINE, || {
         let clients = sandbox.daemon().children();

@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Gives this thread and its child processes the boot id and the folder of sockets of another node.
-fn move_to_another_node(sandbox: &mut TestSandbox) -> nix::Result<()> {
+pub(crate) fn move_to_another_node(sandbox: &mut TestSandbox) -> nix::Result<()> {
     let none = None::<&str>;
     let boot_id = sandbox.file("boot-id-of-the-other-node");
     fs::write(&boot_id, "0b5e55ed-0000-4000-8000-000000000001\n").unwrap();
@@ -28,7 +28,7 @@ fn move_to_another_node(sandbox: &mut TestSandbox) -> nix::Result<()> {
     Ok(())
 }
 
-fn with_descendants(process: Process) -> Vec<Process> {
+pub(crate) fn with_descendants(process: Process) -> Vec<Process> {
     let below: Vec<Process> = process.children().into_iter().flat_map(with_descendants).collect();
     std::iter::once(process).chain(below).collect()
 }
