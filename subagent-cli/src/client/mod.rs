@@ -83,7 +83,7 @@ pub struct DaemonClient {
 }
 
 /// How to find or start the daemon.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct DaemonLocator {
     state_dir: PathBuf,
     start: StartPolicy,
@@ -165,10 +165,30 @@ impl DaemonClient {
         self
     }
 
+    /// Creates another client of the same daemon, for a conversation beside this one.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self {
+            place: self.place.clone(),
+            handle: self.handle.clone(),
+            key: None,
+            link: None,
+            last_name: None,
+            cut: None,
+            waits: false,
+        }
+    }
+
+    /// Makes all requests parts of a wait: a host is dialed again for as long as for one.
+    #[must_use]
+    pub fn for_wait(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
     /// Counts each connection as a lost one of a wait: the command has reached the daemon before.
     #[must_use]
     pub fn during_wait(self) -> Self {
-        Self { cut: Some(true), waits: true, ..self }
+        Self { cut: Some(true), ..self.for_wait() }
     }
 
     /// Sets the controller on whose behalf the client sends requests.

@@ -50,9 +50,12 @@ impl DaemonClient {
         if self.link.as_ref().is_some_and(|link| link.sender.is_closed()) {
             // It was lost between two requests.
             self.link = None;
-            self.cut = self.cut.or(Some(false));
+            self.cut = self.cut.or(Some(self.waits));
         }
         let mut losses = self.cut.map(RetryBudget::after_loss).unwrap_or_default();
+        if self.waits {
+            losses.waits();
+        }
         let mut deadline = None;
         let mut wait_end = None;
         loop {

@@ -53,7 +53,22 @@ pub(crate) struct HostLink {
     /// The file with the time of its last answer.
     answered: Option<PathBuf>,
     /// The conversation that found the workspace. The first client takes it.
-    found: Mutex<Option<DialedHost>>,
+    found: Mutex<Option<FoundWorkspace>>,
+}
+
+/// A conversation that found a workspace.
+#[derive(Debug)]
+struct FoundWorkspace {
+    /// The folder there for which it was asked; `None` is the one of the config file, or the home.
+    cwd: Option<String>,
+    dialed: DialedHost,
+}
+
+impl FoundWorkspace {
+    /// Whether it has the answer to this request. A workspace that is not in use may be by now.
+    fn serves(&self, request: &DialRequest) -> bool {
+        self.cwd == request.cwd && self.dialed.reply.daemon.is_some()
+    }
 }
 
 impl HostLink {
@@ -131,9 +146,17 @@ impl HostLink {
     pub(crate) fn workspace(&self, typed_cwd: Option<&Path>) -> Result<Workspace> {
         let typed = typed_cwd.filter(|path| !path.as_os_str().is_empty());
         let cwd = typed.map(|path| path.to_string_lossy().into_owned()).or_else(|| self.host.cwd.clone());
+        // A command may ask more than once before its first client.
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         let request = DialRequest { cwd, policy: self.policy, after: None };
-        let mut dialed = dial(&self.host, &request, self.limit)?;
-        self.note();
+        let FoundWorkspace { cwd, mut dialed } = match found.filter(|found| found.serves(&request)) {
+            Some(found) => found,
+            None => {
+                let dialed = dial(&self.host, &request, self.limit)?;
+                self.note();
+                FoundWorkspace { cwd: request.cwd, dialed }
+            }
+        };
         let Some(there) = dialed.reply.workspace.clone() else {
             let error = dialed.reply.error.take();
             return Err(self.of_there(error.unwrap_or_else(|| self.foreign())));
@@ -144,7 +167,7 @@ impl HostLink {
             root: there.root,
             there: Some(StateThere { is_used: there.has_state, controller_id: there.controller_id }),
         };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(dialed);
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(FoundWorkspace { cwd, dialed });
         Ok(workspace)
     }
 
@@ -196,6 +219,7 @@ impl HostLink {
     /// Uses the conversation that found the workspace, or another one.
     fn dialed(&self, request: &DialRequest, limit: Duration) -> Result<DialedHost> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let found = found.map(|found| found.dialed);
         let root = |found: &DialedHost| {
             found.reply.workspace.as_ref().map(|there| there.root.to_string_lossy().into_owned())
         };

@@ -64,7 +64,8 @@ pub(super) fn send(
 ) -> Result<SentMessage> {
     let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let typed = named_worker(&worker_id, workspace)?.to_owned();
-    let mut client = DaemonClient::new(context, workspace);
+    let client = DaemonClient::new(context, workspace);
+    let mut client = if wait.is_some() { client.for_wait() } else { client };
     let worker_id =
         if typed == LAST { block_on(last_worker::pin(&mut client, &[typed]))?.concat() } else { typed };
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
@@ -122,7 +123,7 @@ pub(super) fn send(
             only_turn: turn.position.map(|_| turn.turn_id.clone()),
         };
         let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
-        let mut follower = DaemonClient::new(context, workspace);
+        let mut follower = client.another();
         let mut next = match first {
             Some(live) if turn.starts_agent => {
                 let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;

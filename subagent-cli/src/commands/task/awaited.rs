@@ -76,7 +76,7 @@ pub(crate) async fn wait(
         return Ok(Some(TaskWaitEnd::Ended(Box::new(end.end(client).await?))));
     }
     let task = now.task.task_id.to_string();
-    let (mut questions, mut asker) = (QuestionReader::of(&task), submitter.client()?.during_wait());
+    let (mut questions, mut asker) = (QuestionReader::of(&task), client.another().during_wait());
     let mut ended = pin!(end.end(client));
     loop {
         let asked = tokio::select! {
@@ -87,7 +87,7 @@ pub(crate) async fn wait(
         for question in &asked {
             match &mut on_question {
                 OnQuestion::Ask(dialog) => {
-                    let mut asking = Box::pin(ask(submitter, &mut asker, dialog, question));
+                    let mut asking = Box::pin(ask(&mut asker, dialog, question));
                     let asked = tokio::select! {
                         biased;
                         asked = &mut asking => asked?,
@@ -106,7 +106,7 @@ pub(crate) async fn wait(
             }
         }
         if matches!(on_question, OnQuestion::End) {
-            let now = TaskWait::new(&task, None, None).next(&mut submitter.client()?).await?.unwrap_or(now);
+            let now = TaskWait::new(&task, None, None).next(&mut asker).await?.unwrap_or(now);
             return Ok(Some(TaskWaitEnd::NeedsAnswer(Box::new(now), asked)));
         }
     }
@@ -121,14 +121,9 @@ async fn changed(end: &mut TaskWait, client: &mut DaemonClient) -> Result<TaskSh
     }
 }
 
-async fn ask(
-    submitter: &TaskSubmitter,
-    client: &mut DaemonClient,
-    dialog: &mut Dialog,
-    listed: &InboxItem,
-) -> Result<DialogOutcome> {
+async fn ask(client: &mut DaemonClient, dialog: &mut Dialog, listed: &InboxItem) -> Result<DialogOutcome> {
     let question = QuestionRef::of_item(listed);
-    let mut follower = submitter.client()?;
+    let mut follower = client.another().during_wait();
     Box::pin(dialog.ask(client, &question, QuestionReader::over(&mut follower, listed))).await
 }
 

@@ -60,6 +60,28 @@ fn a_worker_there_is_used_from_here() {
 }
 
 #[test]
+fn a_command_connects_once_for_each_conversation() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = host(&sandbox) else { return };
+    sandbox.init();
+    let text = format!("{}\n!say done", sandbox.gate("task").directive());
+    let run = ["task", "run", "--background", "--launcher", "demo", "--name", "slow", "--text", &text];
+    let _ = sandbox.run(&run).data_of("task.spawned");
+    let log = sandbox.file("connections");
+    host.profile(&format!("echo one >> {}\n", log.display()));
+    let count = || fs::read_to_string(&log).map_or(0, |log| log.lines().count());
+    let waiting = at_lap(&sandbox, &["task", "wait", "slow"]).spawn();
+    // One for the end of the task, one for its questions.
+    wait_until("its connections", DEADLINE, || (count() >= 2).then_some(()));
+    sandbox.gate("task").open();
+    assert_eq!(waiting.output().data_of("task.waited")["status"], "completed");
+    assert_eq!(count(), 2);
+    let _ = at_lap(&sandbox, &["task", "show", "slow"]).run().data_of("task.shown");
+    assert_eq!(count(), 3);
+    sandbox.finish();
+}
+
+#[test]
 fn the_commands_of_the_page_work() {
     let sandbox = TestSandbox::new();
     let Some(_host) = host(&sandbox) else { return };
