@@ -172,7 +172,7 @@ fn replace(
         .collect();
     Ok(Restored {
         path: options.file.clone(),
-        state_db_path: state_dir.join(crate::store::database::restore::DATABASE),
+        state_db_path: state_dir.join(crate::store::database::files::DATABASE),
         replaced_path,
         schema,
         continued: carried.continued,

@@ -82,7 +82,7 @@ impl Store {
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's message.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let left_behind = database::open::wal_path(path).metadata().is_ok_and(|wal| wal.len() > 0);
+        let left_behind = database::files::log(path).metadata().is_ok_and(|wal| wal.len() > 0);
         let connection = database::open::open_for_writing(path).map_err(|mut error| {
             if error.code == Code::StorageError {
                 error.message = format!("{}: {}", path.display(), error.message);

@@ -11,6 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::database::restore;
 use super::facts;
 use super::*;
+use crate::store::database::files::DATABASE;
 
 mod records;
 
@@ -260,7 +261,7 @@ async fn a_restart_and_a_hibernation_are_read_back_as_they_were_stored() {
 #[tokio::test]
 async fn a_failed_owner_lookup_does_not_count_as_no_owner() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(restore::DATABASE);
+    let path = dir.path().join(DATABASE);
     let (store, _) = with_worker(&path).await;
     store.close().await;
     drop(store);
@@ -279,7 +280,7 @@ async fn a_failed_owner_lookup_does_not_count_as_no_owner() {
 #[tokio::test]
 async fn a_restore_waits_for_a_reader_of_the_database_it_replaces() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(restore::DATABASE);
+    let path = dir.path().join(DATABASE);
     let (store, _) = with_worker(&path).await;
     store.close().await;
     drop(store);
@@ -297,20 +298,20 @@ async fn a_restore_waits_for_a_reader_of_the_database_it_replaces() {
 #[tokio::test]
 async fn the_first_reader_rolls_back_what_a_killed_restore_began_in_the_one_file() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(restore::DATABASE);
+    let path = dir.path().join(DATABASE);
     let (store, _) = with_worker(&path).await;
     store.close().await;
     drop(store);
     // The state during a change in rollback mode: the database and its hot journal.
     let killed = tempfile::tempdir().unwrap();
-    let database = killed.path().join(restore::DATABASE);
+    let database = killed.path().join(DATABASE);
     let writer = Connection::open(&path).unwrap();
     writer.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
     // Without syncs, the journal counts as complete at once.
     writer
         .execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE; UPDATE workers SET label = 'half'")
         .unwrap();
-    for name in [restore::DATABASE, "state.db-journal"] {
+    for name in [DATABASE, "state.db-journal"] {
         std::fs::copy(dir.path().join(name), killed.path().join(name)).unwrap();
     }
     drop(writer);

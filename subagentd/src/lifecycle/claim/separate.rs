@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::store::database::restore::DATABASE;
+use crate::store::database::files::{self, DATABASE, beside};
 
 /// Maximum attempts to copy a database that changes meanwhile.
 const TRIES: usize = 20;
@@ -19,12 +19,12 @@ const CHUNK: usize = 256 * 1024;
 /// I/O errors; `ResourceBusy` if the database keeps changing.
 pub(in crate::lifecycle) fn separate(state_dir: &Path) -> io::Result<()> {
     let database = state_dir.join(DATABASE);
-    let wal = beside(&database, "-wal");
-    let shared_memory = beside(&database, "-shm");
-    if is_shared(&database)? || is_shared(&wal)? || is_shared(&shared_memory)? {
-        copy_together(&[&database, &wal])?;
+    let log = files::log(&database);
+    let index = files::index(&database);
+    if is_shared(&database)? || is_shared(&log)? || is_shared(&index)? {
+        copy_together(&[&database, &log])?;
         // The database rebuilds it from the other two.
-        remove(&shared_memory)?;
+        remove(&index)?;
     }
     separate_folder(state_dir)
 }
@@ -130,12 +130,6 @@ pub(in crate::lifecycle) fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

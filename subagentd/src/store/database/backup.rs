@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::files;
 use super::{open, schema, unfinished};
 use crate::store::error::StoreError;
 use crate::store::{open_for_reading, requests};
@@ -185,7 +186,7 @@ fn lies_in_a_state_dir(file: &Path) -> bool {
     there("daemon.lock")
         || there("start.lock")
         || (is_database && there("runtimes"))
-        || fs::symlink_metadata(open::wal_path(file)).is_ok()
+        || fs::symlink_metadata(files::log(file)).is_ok()
 }
 
 /// The error for a path that a backup cannot be written to.

@@ -2,6 +2,7 @@
 
 pub(super) mod backup;
 pub(super) mod examine;
+pub(crate) mod files;
 pub(crate) mod identity;
 pub(super) mod open;
 pub(crate) mod restore;

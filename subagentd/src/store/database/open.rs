@@ -2,13 +2,14 @@
 //! on.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use subagent_protocol::{Code, Error, Result};
 
+use super::files;
 use super::schema;
 use crate::store::error::StoreError;
 
@@ -98,7 +99,7 @@ pub(super) enum DatabaseIdentity {
 pub(super) fn read_identity(path: &Path) -> rusqlite::Result<DatabaseIdentity> {
     roll_back(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let has_wal = wal_path(path).metadata().is_ok_and(|meta| meta.len() > 0);
+    let has_wal = files::log(path).metadata().is_ok_and(|meta| meta.len() > 0);
     let connection = if has_wal {
         Connection::open_with_flags(path, flags)?
     } else {
@@ -116,22 +117,12 @@ pub(super) fn read_identity(path: &Path) -> rusqlite::Result<DatabaseIdentity> {
     })
 }
 
-pub(in crate::store) fn wal_path(path: &Path) -> PathBuf {
-    beside(path, "-wal")
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 /// Rolls back a hot journal of a restore that died while the database was in rollback mode. Only a
 /// writer can do that; until then every read fails.
 ///
 /// <https://sqlite.org/lockingv3.html#hot_journals>
 pub(in crate::store) fn roll_back(path: &Path) -> rusqlite::Result<()> {
-    if !beside(path, "-journal").metadata().is_ok_and(|meta| meta.len() > 0) {
+    if !files::journal(path).metadata().is_ok_and(|meta| meta.len() > 0) {
         return Ok(());
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

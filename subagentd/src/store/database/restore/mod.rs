@@ -19,6 +19,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::backup::check;
+use super::files::DATABASE;
 use super::open::immutable_uri;
 use crate::store::error::StoreError;
 use crate::store::rows::Cursor;
@@ -28,9 +29,6 @@ use names::{Unfinished, clear, discard_beside, free_name, move_beside};
 use prepare::{copy, ready};
 pub(crate) use replaced::{Replaced, may_replace, settle_replaced};
 use replaced::{is_damage, of_database};
-
-/// File name of the database in a state dir.
-pub(crate) const DATABASE: &str = "state.db";
 
 /// A checked and migrated copy of the backup, in a file of the state dir.
 pub(crate) struct PreparedRestore {

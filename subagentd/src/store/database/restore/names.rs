@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use subagent_config::state_dir::{REPLACED_DATABASE, RESTORING_DATABASE as RESTORING};
 use subagent_protocol::time::Timestamp;
 
+use crate::store::database::files::{self, INDEX, SUFFIXES, beside};
+
 /// The prepared copy. Dropping it deletes the file, unless it was released.
 pub(super) struct Unfinished(pub(super) PathBuf);
 
@@ -68,8 +70,8 @@ pub(super) fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
 /// Renames SQLite's files beside a database to match another database name. The WAL index is
 /// deleted: SQLite rebuilds it.
 pub(super) fn move_beside(from: &Path, to: &Path) -> io::Result<()> {
-    let _ = fs::remove_file(beside(from, INDEX));
-    for end in BESIDE.into_iter().filter(|end| *end != INDEX) {
+    let _ = fs::remove_file(files::index(from));
+    for end in SUFFIXES.into_iter().filter(|end| *end != INDEX) {
         match fs::rename(beside(from, end), beside(to, end)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -85,17 +87,7 @@ fn discard(path: &Path) {
 }
 
 pub(super) fn discard_beside(path: &Path) {
-    for end in BESIDE {
+    for end in SUFFIXES {
         let _ = fs::remove_file(beside(path, end));
     }
-}
-
-/// Suffixes of SQLite's files beside a database.
-const BESIDE: [&str; 3] = ["-wal", INDEX, "-journal"];
-const INDEX: &str = "-shm";
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
 }

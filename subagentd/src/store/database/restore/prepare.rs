@@ -9,9 +9,10 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use subagent_protocol::{Code, Error, Result};
 
-use super::{DATABASE, failed};
+use super::failed;
 use crate::store::database::backup::{check, check_space};
-use crate::store::database::open::{BUSY_TIMEOUT, DatabaseIdentity, read_identity, wal_path};
+use crate::store::database::files::{self, DATABASE};
+use crate::store::database::open::{BUSY_TIMEOUT, DatabaseIdentity, read_identity};
 use crate::store::database::schema;
 use crate::store::error::StoreError;
 
@@ -39,12 +40,12 @@ pub(super) fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
             "it is the database of this state dir itself",
         )));
     }
-    let wal = wal_path(file);
+    let wal = files::log(file);
     let bytes = meta.len() + fs::metadata(&wal).map_or(0, |wal| wal.len());
     check_space(state_dir, bytes, "name another state dir with SUBAGENT_STATE_DIR")?;
     let mut sources = vec![(file.to_owned(), to.to_owned())];
     if wal.exists() {
-        sources.push((wal, wal_path(to)));
+        sources.push((wal, files::log(to)));
     }
     for (from, to) in sources {
         let mut source = File::open(&from).map_err(|error| unreadable(&error))?;

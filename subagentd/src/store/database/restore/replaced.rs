@@ -8,8 +8,9 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode};
 use subagent_protocol::{Code, Error, Result};
 
+use super::failed;
 use super::prepare::open;
-use super::{DATABASE, failed};
+use crate::store::database::files::DATABASE;
 use crate::store::database::open::{DatabaseIdentity, allow, read_identity};
 use crate::store::database::schema;
 use crate::store::error::StoreError;
