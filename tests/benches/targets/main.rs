@@ -17,6 +17,7 @@
 )]
 
 mod agent_alone;
+mod distance;
 mod floor;
 mod follower;
 mod interrupt;

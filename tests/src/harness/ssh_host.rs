@@ -122,6 +122,12 @@ impl SshHost {
         Some(host)
     }
 
+    /// Returns the port of the server.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the home there.
     #[must_use]
     pub fn home(&self) -> &Path {
@@ -150,14 +156,19 @@ impl SshHost {
     ///
     /// If a file cannot be read or written, as all below.
     pub fn configure_client(&self, key: &str, expected: &str) {
-        self.configure_client_with(key, expected, "");
+        self.configure_client_with(key, expected, self.port, "");
     }
 
     /// The same, with connections that later commands share until they were idle for a second.
     pub fn share_connections(&self) {
+        self.share_connections_through(self.port);
+    }
+
+    /// The same, through another port, behind which is that of the server.
+    pub fn share_connections_through(&self, port: u16) {
         let path = self.file("master-%C");
         let more = format!(" ControlMaster auto\n ControlPath {path}\n ControlPersist 1\n");
-        self.configure_client_with("user", "host", &more);
+        self.configure_client_with("user", "host", port, &more);
     }
 
     /// Returns the processes of shared connections, which have no environment and another title.
@@ -167,17 +178,17 @@ impl SshHost {
         process::all().into_iter().filter(|process| is_shared(&process.command_line())).collect()
     }
 
-    fn configure_client_with(&self, key: &str, expected: &str, more: &str) {
+    fn configure_client_with(&self, key: &str, expected: &str, port: u16, more: &str) {
         let public = fs::read_to_string(self.file(&format!("{expected}.pub"))).unwrap();
         let words: Vec<&str> = public.split_whitespace().take(2).collect();
         let address = self.network.address;
-        fs::write(self.file("known"), format!("[{address}]:{} {}\n", self.port, words.join(" "))).unwrap();
+        fs::write(self.file("known"), format!("[{address}]:{port} {}\n", words.join(" "))).unwrap();
         let (known, identity) = (self.file("known"), self.file(key));
         let config = format!(
-            "Host {} {}-*\n HostName {address}\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
+            "Host {} {}-*\n HostName {address}\n Port {port}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
              IdentityAgent none\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n \
              StrictHostKeyChecking yes\n{more}",
-            self.name, self.name, self.port,
+            self.name, self.name,
         );
         fs::write(self.file("client"), config).unwrap();
     }

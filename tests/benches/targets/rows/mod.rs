@@ -27,7 +27,7 @@ use crate::Bench;
 type BenchRowFn = fn(&Bench) -> Row;
 
 /// All rows, by the name that selects one.
-pub(crate) const ROWS: [(&str, BenchRowFn); 24] = [
+pub(crate) const ROWS: [(&str, BenchRowFn); 25] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),
@@ -45,6 +45,7 @@ pub(crate) const ROWS: [(&str, BenchRowFn); 24] = [
     ("restart", restart::run),
     ("line", line::run),
     ("ssh", remote::ssh),
+    ("distance", remote::distance),
     ("unreachable", remote::unreachable),
     ("fleet", remote::fleet),
     ("board", board::run),

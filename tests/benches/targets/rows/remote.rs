@@ -1,6 +1,7 @@
 //! Workers on another machine: a real ssh server on the loopback interface, whose connections the
 //! client shares. The round trip of a network comes on top.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -9,13 +10,15 @@ use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 use subagent_tests::measure::{Row, Unit, cpu_time, memory};
 
 use super::latency::paced;
-use crate::Bench;
+use crate::{Bench, distance};
 use crate::world::{BenchWorld, idle_for, sync};
 
 const MISSING: &str = "openssh-server is missing";
 const NO_NETWORK: &str = "openssh-server, iproute2 or nftables is missing, or no namespace can be made";
 /// Events a second of a worker whose events are timed.
 const RATE: u64 = 100;
+/// What a byte to the far host and its answer take.
+const ROUND_TRIP: Duration = Duration::from_millis(50);
 /// Time limit for the news that a host is there or not.
 const LIMIT: Duration = Duration::from_secs(300);
 const THERE: &str = "there";
@@ -31,13 +34,34 @@ struct RemoteWorld {
 }
 
 impl RemoteWorld {
-    fn begin() -> Option<Self> {
+    /// Begins one. `round_trip`: what a byte and its answer take longer.
+    fn begin(round_trip: Option<Duration>) -> Option<Self> {
         let world = BenchWorld::empty();
         let host = SshHost::start(&world.sandbox)?;
-        host.share_connections();
+        let port = round_trip.map_or(host.port(), |time| distance::open(host.port(), time));
+        host.share_connections_through(port);
         world.sandbox.init();
         let worker = start_on(&world, THERE);
         Some(Self { world, host, worker })
+    }
+
+    /// Returns how many milliseconds a start there takes longer than one here.
+    fn start_there(&self, row: &mut Row, bench: &Bench) -> f64 {
+        let (mut here, mut there) = (Vec::new(), Vec::new());
+        for _ in 0..bench.pick(30, 2) {
+            here.push(self.world.start_and_stop(&[]));
+            there.push(self.world.start_and_stop(&ON));
+        }
+        let here = row.figure("`worker start`", Unit::Millis, &here).median;
+        let there = row.figure("`worker start --on there`", Unit::Millis, &there).median;
+        there - here
+    }
+
+    /// Returns after how many milliseconds a follower has an event, as a median.
+    fn events_there(&self, row: &mut Row, bench: &Bench) -> f64 {
+        let times = paced(&self.world, &self.worker, RATE, bench.pick(30, 2));
+        let name = format!("{RATE} events a second, each until a follower has it");
+        row.figure(name, Unit::Millis, &times).median
     }
 
     fn finish(self) {
@@ -57,24 +81,15 @@ pub(crate) fn ssh(bench: &Bench) -> Row {
     let starts = "a start at most 150 ms over a local one";
     let events = "events: at least half of the local rate";
     let latency = "an event: p50 at most 2 ms";
-    let Some(remote) = RemoteWorld::begin() else {
+    let Some(remote) = RemoteWorld::begin(None) else {
         [starts, latency, events].into_iter().for_each(|wanted| row.unmeasured(wanted, MISSING));
         return row;
     };
     let world = &remote.world;
-    let (mut here, mut there) = (Vec::new(), Vec::new());
-    for _ in 0..bench.pick(30, 2) {
-        here.push(world.start_and_stop(&[]));
-        there.push(world.start_and_stop(&ON));
-    }
-    let here = row.figure("`worker start`", Unit::Millis, &here).median;
-    let there = row.figure("`worker start --on there`", Unit::Millis, &there).median;
-    row.at_most(starts, Unit::Millis, 150.0, there - here);
-
-    let times = paced(world, &remote.worker, RATE, bench.pick(30, 2));
-    let found =
-        row.figure(format!("{RATE} events a second, each until a follower has it"), Unit::Millis, &times);
-    row.at_most(latency, Unit::Millis, 2.0, found.median);
+    let longer = remote.start_there(&mut row, bench);
+    row.at_most(starts, Unit::Millis, 150.0, longer);
+    let found = remote.events_there(&mut row, bench);
+    row.at_most(latency, Unit::Millis, 2.0, found);
 
     let count: u32 = bench.pick(100_000, 5_000);
     let local = world.start();
@@ -93,6 +108,23 @@ pub(crate) fn ssh(bench: &Bench) -> Row {
     row.figure("the same there", Unit::PerSecond, &there);
     let share = row.figure("of that, each time", Unit::Percent, &share).median;
     row.at_least(events, Unit::Percent, 50.0, share);
+    remote.finish();
+    row
+}
+
+pub(crate) fn distance(bench: &Bench) -> Row {
+    let mut row = Row::new("distance", "the same, 50 ms away");
+    let starts = "a start at most 150 ms and three round trips over a local one";
+    let latency = "an event: p50 at most a round trip and 2 ms";
+    let Some(remote) = RemoteWorld::begin(Some(ROUND_TRIP)) else {
+        [starts, latency].into_iter().for_each(|wanted| row.unmeasured(wanted, MISSING));
+        return row;
+    };
+    let round_trip = ROUND_TRIP.as_secs_f64() * 1000.0;
+    let longer = remote.start_there(&mut row, bench);
+    row.at_most(starts, Unit::Millis, 150.0 + 3.0 * round_trip, longer);
+    let found = remote.events_there(&mut row, bench);
+    row.at_most(latency, Unit::Millis, round_trip + 2.0, found);
     remote.finish();
     row
 }
@@ -187,6 +219,10 @@ pub(crate) fn fleet(bench: &Bench) -> Row {
     let daemon = world.sandbox.daemon().pid;
     let proportional = memory(daemon).expect("a live process").proportional as f64 / 1024.0;
     row.at_most(wanted, Unit::Megabytes, 200.0, proportional);
+    let of_one = |number: usize| number as f64 / count as f64;
+    let clients = Process::find(daemon).expect("the daemon").children().len();
+    row.figure("processes here for each of them", Unit::Count, &[of_one(clients)]);
+    row.figure("open files of the daemon for each", Unit::Count, &[of_one(open_files(daemon))]);
     let times = bench.pick(30, 2);
     let list: Vec<f64> = (0..times).map(|_| world.timed(&["worker", "list"]).0).collect();
     row.figure(format!("`worker list`, {count} workers"), Unit::Millis, &list);
@@ -204,6 +240,10 @@ pub(crate) fn fleet(bench: &Bench) -> Row {
     row.figure(format!("a turn of {} of them at once", at_once.len()), Unit::Seconds, &[turns]);
     world.finish();
     row
+}
+
+fn open_files(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("a live process").count()
 }
 
 /// Returns the number of workers whose place does not answer.
