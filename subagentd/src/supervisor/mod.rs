@@ -3,6 +3,7 @@
 //! writer. No lock or statement is held across an await.
 
 pub(crate) mod addresses;
+mod changes;
 pub(crate) mod cleanup;
 pub(crate) mod command_run;
 pub(crate) mod controllers;
@@ -11,7 +12,8 @@ pub(crate) mod events;
 mod handle;
 pub(crate) mod handoffs;
 pub(crate) mod hooks;
-mod keyed_locks;
+mod live_runtimes;
+mod locks;
 mod orders;
 mod per_worker;
 mod policy;
@@ -117,7 +119,7 @@ impl Supervisor {
     /// Returns the guards of all live workers, which identify the worker that sends a request.
     #[must_use]
     pub(crate) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
-        self.shared.guards()
+        self.shared.live.guards()
     }
 
     /// Returns the connections from below workers on other machines; `None` if they were taken before.
@@ -128,13 +130,13 @@ impl Supervisor {
     /// Watches the number of workers with a live runtime.
     #[must_use]
     pub(crate) fn live_workers(&self) -> watch::Receiver<usize> {
-        self.shared.live()
+        self.shared.live.count()
     }
 
     /// Watches the number of parked workers with queued work.
     #[must_use]
     pub(crate) fn parked_workers(&self) -> watch::Receiver<usize> {
-        self.shared.parked.subscribe()
+        self.shared.changes.parked.subscribe()
     }
 
     /// Stores an event about a refused request from below a worker. Returns the error for the

@@ -74,7 +74,7 @@ impl Roster {
         if row.runtime.may_live && !shared.is_copy(row.id) {
             // Registered before the first request, so that a process below the worker never counts
             // as the owner.
-            shared.set_processes(&row.worker_id, row.runtime.process, row.runtime.guard);
+            shared.live.set_processes(&row.worker_id, row.runtime.process, row.runtime.guard);
         }
         let handle = ActorHandle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());

@@ -481,7 +481,6 @@ const WIDE_STRUCTS: &[(&str, usize)] = &[
     ("StartChoices", 24),
     ("StartFlags", 21),
     ("StartWorker", 32),
-    ("SupervisorState", 26),
     ("TaskView", 24),
     ("ToolCallDescription", 20),
     ("WorkerView", 40),

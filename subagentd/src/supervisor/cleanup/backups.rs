@@ -31,7 +31,7 @@ async fn back_up_now(
     key: Option<(String, String)>,
 ) -> Result<BackedUp> {
     // Backups run one at a time. A repeated request waits for the first one.
-    let _turn = supervisor.shared.backing_up.lock().await;
+    let _turn = supervisor.shared.locks.backing_up.lock().await;
     let mut ending = supervisor.shared.ending.subscribe();
     if *ending.borrow() {
         return Err(StoreError::Closed.into());

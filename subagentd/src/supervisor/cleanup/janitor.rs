@@ -64,7 +64,7 @@ pub(crate) async fn run(supervisor: Supervisor) {
         };
         tokio::select! {
             () = is_ending(&mut ending) => return,
-            () = shared.removals.notified() => {}
+            () = shared.changes.removals.notified() => {}
             () = sleep_until(wake_at) => {}
         }
     }

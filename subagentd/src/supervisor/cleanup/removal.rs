@@ -133,7 +133,7 @@ async fn stop_for_removal(
 /// Drops marked workers from the roster and notifies the janitor.
 pub(crate) fn forget<'a>(supervisor: &Supervisor, workers: impl IntoIterator<Item = &'a str>) {
     workers.into_iter().for_each(|worker| supervisor.roster.forget(worker));
-    supervisor.shared.removals.notify_one();
+    supervisor.shared.changes.removals.notify_one();
 }
 
 /// Removes all workers that were stopped before the cutoff, idempotency keys as old, and files
@@ -152,7 +152,7 @@ pub(crate) async fn prune(supervisor: &Supervisor, caller: ApiCaller, request: P
 
 async fn prune_now(supervisor: &Supervisor, caller: ApiCaller, request: Prune) -> Result<Pruned> {
     let (owner, key) = supervisor.guarded(caller, "prune", &request)?;
-    let _one_at_a_time = supervisor.shared.pruning.lock().await;
+    let _one_at_a_time = supervisor.shared.locks.pruning.lock().await;
     if let Some(earlier) = supervisor.recall(&key).await? {
         return read_response(earlier);
     }

@@ -66,7 +66,7 @@ pub(crate) async fn change_budget(
     });
     let changed = changed.await;
     subagent_failpoint::hit("budget.after_commit");
-    supervisor.shared.budgets.send_modify(|changes| *changes += 1);
+    supervisor.shared.changes.budgets.send_modify(|changes| *changes += 1);
     changed
 }
 

@@ -188,7 +188,7 @@ pub(crate) async fn follow(
     let live = live.or_else(|| supervisor.roster.live(worker).ok());
     let gives = live.as_ref().map(|handle| handle.gives.subscribe());
     let (newest_task_event, news) =
-        (supervisor.shared.store.newest_task_event(), supervisor.shared.news.subscribe());
+        (supervisor.shared.store.newest_task_event(), supervisor.shared.changes.news.subscribe());
     let end = if follow {
         let news = live.map(|handle| handle.follow());
         FollowUntil::WithWorker { news, ending: supervisor.shared.ending.subscribe() }

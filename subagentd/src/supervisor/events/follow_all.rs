@@ -152,7 +152,7 @@ pub(crate) async fn follow_all(
         selector,
         known: HashMap::new(),
         after,
-        news: follow.then(|| supervisor.shared.news.subscribe()),
+        news: follow.then(|| supervisor.shared.changes.news.subscribe()),
         up_to,
         ending: supervisor.shared.ending.subscribe(),
         raw,

@@ -21,12 +21,12 @@ impl EventAccess {
 
     /// Watches the newest readable event.
     pub(crate) fn news(&self) -> watch::Receiver<i64> {
-        self.shared.news.subscribe()
+        self.shared.changes.news.subscribe()
     }
 
     /// Records an event that was stored outside of the worker's actor.
     pub(crate) fn noted(&self, worker: RowId, seq: i64) {
-        self.shared.noted(worker, seq);
+        self.shared.changes.noted(worker, seq);
     }
 
     /// Returns when the daemon is ending.

@@ -12,7 +12,7 @@ pub(crate) async fn journal(shared: &SupervisorState, id: RowId, failed: HookFai
     let (fact, now) = (Fact::hook_failed(&failed, None), entropy::now());
     let write = shared.store.write(Durability::Full, 1, move |tx| facts::store(tx, id, &[fact], None, now));
     match write.await {
-        Ok(added) => added.iter().for_each(|(_, seq)| shared.noted(id, *seq)),
+        Ok(added) => added.iter().for_each(|(_, seq)| shared.changes.noted(id, *seq)),
         Err(error) => tracing::error!(?failed, %error, "a hook's failure could not be journaled"),
     }
 }

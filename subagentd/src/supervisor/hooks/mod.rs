@@ -293,7 +293,7 @@ async fn one(
     let stdin = serde_json::to_string(input)
         .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;
     // The semaphore is never closed.
-    let _permit = shared.hooks.acquire().await;
+    let _permit = shared.locks.hooks.acquire().await;
     let run = hooks::run::command(hook, folder, std::env::vars_os(), stdin);
     let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;
     Ok(HookAnswer::of_hook(hook, &result))

@@ -138,7 +138,7 @@ pub(crate) async fn remove_owner_rule(
         })
     });
     let (rule, _) = removed.await?;
-    supervisor.shared.rules.send_modify(|changes| *changes += 1);
+    supervisor.shared.changes.rules.send_modify(|changes| *changes += 1);
     Ok(rule)
 }
 

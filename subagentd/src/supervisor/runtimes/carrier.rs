@@ -252,6 +252,11 @@ impl Carrier {
         }
     }
 
+    /// Whether `dial` can be started before the runtime there. Each of its connections costs round trips.
+    pub(super) fn dials_beside_start(&self) -> bool {
+        matches!(self.placement.engine, Engine::Ssh(_))
+    }
+
     /// Returns the command that runs `subagent-runtime dial` there. The folder, the socket and the
     /// locks of a container are those of this machine.
     pub(super) fn dial(&self, worker: &WorkerId) -> Command {

@@ -25,7 +25,7 @@ use super::queued::{self, PlaceTurn};
 use super::stream::channels::TaskServing;
 use super::stream::mirror::Mirror;
 use super::stream::redial::{self, RedialPause};
-use super::stream::{DialCommand, EndProof, PlacedStream, StreamState};
+use super::stream::{DialCommand, Dialed, EndProof, PlacedStream, StreamState};
 use super::submission;
 use crate::store::{Cursor, WorkerRow};
 use crate::supervisor::shared::DaemonSettings;
@@ -46,6 +46,8 @@ pub(crate) struct PlacedRuntime {
     /// Where the connections of the agent's task server go, from another machine.
     serving: Option<TaskServing>,
     stream: Option<PlacedStream>,
+    /// The `dial` of the next stream, which was started beside the runtime.
+    dialed: Option<Dialed>,
     /// The engine's id of the place of the next runtime, which was ready when it was last looked at.
     handle: Option<String>,
     /// Whether the end of the newest runtime and its guard was proved.
@@ -161,6 +163,7 @@ impl RuntimePlace {
                 // On this machine, the task server uses the daemon's own socket.
                 serving: serving.filter(|_| placement.elsewhere().is_some()),
                 stream: None,
+                dialed: None,
                 handle: None,
                 // Nothing was started yet.
                 guard_gone: row.incarnation == 0,
@@ -389,6 +392,9 @@ impl PlacedRuntime {
         let shared = self.carrier.queue().is_some_and(|queue| queue.is_held());
         let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, shared, start };
         let handle = self.handle.take();
+        // A connection needs round trips before its first message. One that fails is dialed again.
+        let dials = self.carrier.dials_beside_start();
+        let dialed = dials.then(|| Dialed::spawn(self.carrier.dial(&self.worker))).and_then(Result::ok);
         let submitted = match serde_json::to_vec(&request) {
             Ok(request) => {
                 let runtime = (&self.worker, incarnation);
@@ -397,6 +403,7 @@ impl PlacedRuntime {
             Err(error) => Submitted::NotSent(error.into()),
         };
         if matches!(submitted, Submitted::Started { .. }) {
+            self.dialed = dialed;
             self.hurries = true;
             self.supersedes = false;
         }
@@ -501,10 +508,11 @@ impl PlacedRuntime {
         let mirror = self.mirror.begin(at.cursor)?;
         let token = self.carrier.token().map_err(|error| io::Error::other(error.message))?;
         let open = self.open(at.clone(), token);
-        let dial = match self.carrier.queue() {
-            None => DialCommand::Known(self.carrier.dial(&self.worker)),
+        let dial = match (self.dialed.take(), self.carrier.queue()) {
+            (Some(dialed), _) => DialCommand::Started(dialed),
+            (None, None) => DialCommand::Known(self.carrier.dial(&self.worker)),
             // The engine says where the runtime is, and whether.
-            Some(engine) => {
+            (None, Some(engine)) => {
                 let (carrier, worker) = (self.carrier.clone(), self.worker.clone());
                 DialCommand::Asked(Box::pin(async move {
                     queued::dial(&carrier, &engine, &worker, at.incarnation).await

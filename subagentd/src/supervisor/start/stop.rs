@@ -153,7 +153,7 @@ async fn stopped(
             if let Some(pending) = handle.snapshot.borrow().place.pending.clone() {
                 return Err(placed::is_queued(handle.worker_id.as_str(), &pending));
             }
-            let guards = supervisor.shared.guards();
+            let guards = supervisor.shared.live.guards();
             let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
             if let (None, Some(worktree)) = (guard, worktree) {
                 let message = "the worker has ended; its worktree is still being removed";

@@ -41,7 +41,7 @@ async fn prune_tasks_now(
     request: PruneTasks,
 ) -> Result<PrunedTasks> {
     let (owner, key) = supervisor.guarded(caller, "prune tasks", &request)?;
-    let _one_at_a_time = supervisor.shared.pruning.lock().await;
+    let _one_at_a_time = supervisor.shared.locks.pruning.lock().await;
     if let Some(earlier) = supervisor.recall(&key).await? {
         return read_response(earlier);
     }

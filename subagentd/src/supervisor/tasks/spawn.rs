@@ -155,7 +155,7 @@ async fn spawn_task(supervisor: &Supervisor, caller: TaskCaller, mut request: Ru
     }
     let task_id = stored?.0;
     // The parent's actor starts to track the new task.
-    supervisor.shared.wake_actors(parent);
+    supervisor.shared.changes.wake_actors(parent);
     spawned(supervisor, task_id.as_str()).await
 }
 
@@ -198,7 +198,7 @@ async fn in_files<T: Send + 'static>(
     supervisor: &Supervisor,
     look: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let one = Arc::clone(&supervisor.shared.composing).lock_owned().await;
+    let one = Arc::clone(&supervisor.shared.locks.composing).lock_owned().await;
     let looked = tokio::task::spawn_blocking(move || {
         let found = look();
         drop(one);
@@ -240,7 +240,7 @@ async fn spawned(supervisor: &Supervisor, task_id: &str) -> Result<TaskView> {
         Ok((tasks::of_worker(connection, &wanted)?, tasks::places::next(connection, id)?))
     });
     let (task, next) = read.await?;
-    supervisor.shared.wake_actors(next);
+    supervisor.shared.changes.wake_actors(next);
     let task = task.ok_or_else(|| supervisor.roster.not_found(task_id))?;
     Ok(shown::view(supervisor, &task, false))
 }

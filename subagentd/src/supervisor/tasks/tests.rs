@@ -225,7 +225,12 @@ async fn m8_a_background_task_that_fails_is_reported_once_also_by_the_next_daemo
     world.supervisor.shutdown(false).await.unwrap();
     let next = Supervisor::open(super::super::testing::setup(world.dir.path())).await.unwrap();
     let world = TaskSupervisorFixture { supervisor: next, ..world };
-    world.supervisor.shared.wake_actors([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
+    world.supervisor.shared.changes.wake_actors([world
+        .supervisor
+        .row(world.parent.as_str())
+        .await
+        .unwrap()
+        .id]);
     let shown = show_task(&world.supervisor, world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
     assert!(shown.task.error.is_some() && shown.task.times.completed_at.is_some(), "{shown:?}");

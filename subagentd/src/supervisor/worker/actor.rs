@@ -81,10 +81,10 @@ impl Actor {
             session,
             worktree: OwnWorktree::default(),
             settings: Settings::default(),
-            questions: QuestionTracker::new(shared.rules.subscribe()),
-            budgets: Budgets::new(shared.budgets.subscribe()),
-            tasks: Tasks::new(row.agent.is_task, row.agent.has_tasks, shared.bells.of(row.id)),
-            published: Published::new(snapshot, shared.noted.of(row.id)),
+            questions: QuestionTracker::new(shared.changes.rules.subscribe()),
+            budgets: Budgets::new(shared.changes.budgets.subscribe()),
+            tasks: Tasks::new(row.agent.is_task, row.agent.has_tasks, shared.changes.bells.of(row.id)),
+            published: Published::new(snapshot, shared.changes.noted.of(row.id)),
             mailbox,
             shared,
         })
@@ -153,6 +153,6 @@ impl Actor {
             last_error,
         );
         self.published.snapshots.send_replace(Arc::new(snapshot));
-        self.shared.announce(last_seq);
+        self.shared.changes.announce(last_seq);
     }
 }

@@ -187,7 +187,7 @@ async fn decide_and_store(
         let adds_rule = step.facts.iter().any(adds_rule);
         actor.adopt(step, added.last().map(|(_, seq)| *seq));
         if adds_rule {
-            actor.shared.rules.send_modify(|changes| *changes += 1);
+            actor.shared.changes.rules.send_modify(|changes| *changes += 1);
         }
         // A stop goes on as any other if the place has answered meanwhile.
         if gives_up && !(actor.stops() && placed::answers(actor)) {

@@ -54,8 +54,8 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
         }
         actor.publish();
         if actor.worker.state == LifecycleState::Stopped {
-            actor.shared.bells.forget(actor.identity.id);
-            actor.shared.noted.forget(actor.identity.id);
+            actor.shared.changes.bells.forget(actor.identity.id);
+            actor.shared.changes.noted.forget(actor.identity.id);
             return;
         }
         let serve = actor.serves();

@@ -14,7 +14,8 @@ use super::runtime::revival::Revival;
 use super::runtime::slot::RuntimeSlot;
 use super::session::WorkerSession;
 use crate::store::Cursor;
-use crate::supervisor::shared::{ParkedWorkGuard, SupervisorState};
+use crate::supervisor::changes::ParkedWorkGuard;
+use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::spec::Spec;
 
 /// The committed state of a worker. Each commit publishes a new one.
@@ -172,7 +173,7 @@ impl Published {
     pub(super) fn follow_parking(&mut self, worker: &Worker, shared: &Arc<SupervisorState>) {
         let has_work = worker.is_parked() && (worker.holds_turn() || worker.goes_on_alone());
         if has_work != self.parked.is_some() {
-            self.parked = has_work.then(|| ParkedWorkGuard::count(shared));
+            self.parked = has_work.then(|| ParkedWorkGuard::count(&shared.changes));
         }
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::supervisor) async fn finish(shared: &SupervisorState, worker: RowI
     let removed = row.state != WorktreeState::Landing && remove(shared, &row).await;
     subagent_failpoint::hit("worktree_end.before_commit");
     match store_end(shared, row, removed).await {
-        Ok(Some(seq)) => shared.noted(worker, seq),
+        Ok(Some(seq)) => shared.changes.noted(worker, seq),
         Ok(None) => {}
         Err(error) => tracing::error!(worker = worker_id, %error, "the end of a worktree cannot be stored"),
     }

@@ -40,7 +40,7 @@ async fn land(
     request: LandWorktree,
 ) -> Result<WorktreeLanded> {
     let (owner, key) = supervisor.guarded(caller, &format!("land {address}"), &request)?;
-    let _one_at_a_time = supervisor.shared.worktrees.lock(address).await;
+    let _one_at_a_time = supervisor.shared.locks.worktrees.lock(address).await;
     if let Some(earlier) = supervisor.recall(&key).await? {
         return read_response(earlier);
     }
@@ -128,7 +128,7 @@ pub(super) async fn note(
 ) {
     let Some(seq) = seq else { return };
     if let Ok(row) = supervisor.row(worker_id.as_str()).await {
-        supervisor.shared.noted(row.id, seq);
+        supervisor.shared.changes.noted(row.id, seq);
         after_hooks::run_of_stopped(&supervisor.shared, &row);
     }
 }

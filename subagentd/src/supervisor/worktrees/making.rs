@@ -161,7 +161,7 @@ async fn make(shared: &SupervisorState, worker: RowId, worker_id: &str) -> Resul
         store_event(tx, &row, EventData::WorktreeCreated(row.clone().view()))
     });
     if let Some(seq) = stored.await? {
-        shared.noted(worker, seq);
+        shared.changes.noted(worker, seq);
     }
     Ok(())
 }

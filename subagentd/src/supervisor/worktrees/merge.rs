@@ -35,7 +35,7 @@ async fn merge(
     request: ChangeWorktree,
 ) -> Result<WorktreeMerged> {
     let (owner, key) = supervisor.guarded(caller, &format!("merge {address}"), &request)?;
-    let _one_at_a_time = supervisor.shared.worktrees.lock(address).await;
+    let _one_at_a_time = supervisor.shared.locks.worktrees.lock(address).await;
     if let Some(earlier) = supervisor.recall(&key).await? {
         return read_response(earlier);
     }

@@ -56,7 +56,7 @@ async fn merge_of_task(
 ) -> Result<Option<i64>> {
     let name = row_of_task(shared, worker_id).await?.worktree.name;
     // A request for the same worktree ends first: meanwhile this merge would fail as busy.
-    let _one_at_a_time = shared.worktrees.lock(&name).await;
+    let _one_at_a_time = shared.locks.worktrees.lock(&name).await;
     let row = row_of_task(shared, worker_id).await?;
     let time = begin_landing(shared, &row, None).await?;
     // No person has looked at the changes: files that say what agents may do wait for `task merge`.

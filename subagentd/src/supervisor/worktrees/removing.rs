@@ -94,7 +94,7 @@ async fn end_worktree(
     let (this, address) = (supervisor.clone(), address.to_owned());
     // On its own: a client that goes away must not leave a row without its worktree.
     tokio::spawn(async move {
-        let _one_at_a_time = this.shared.worktrees.lock(&address).await;
+        let _one_at_a_time = this.shared.locks.worktrees.lock(&address).await;
         if let Some(earlier) = this.recall(&key).await? {
             return read_response(earlier);
         }
@@ -178,7 +178,7 @@ pub(crate) async fn prune_worktrees(
     let this = supervisor.clone();
     // On its own: a client that goes away must not leave a row without its worktree.
     tokio::spawn(async move {
-        let _one_at_a_time = this.shared.pruning.lock().await;
+        let _one_at_a_time = this.shared.locks.pruning.lock().await;
         match this.recall(&key).await? {
             Some(earlier) => read_response(earlier),
             None => prune_unused(&this, owner, key, request).await,

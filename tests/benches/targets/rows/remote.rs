@@ -10,8 +10,8 @@ use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 use subagent_tests::measure::{Row, Unit, cpu_time, memory};
 
 use super::latency::paced;
-use crate::{Bench, distance};
 use crate::world::{BenchWorld, idle_for, sync};
+use crate::{Bench, distance};
 
 const MISSING: &str = "openssh-server is missing";
 const NO_NETWORK: &str = "openssh-server, iproute2 or nftables is missing, or no namespace can be made";

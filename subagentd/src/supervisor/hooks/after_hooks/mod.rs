@@ -84,7 +84,7 @@ fn start<T: Send + Sync + 'static>(
     tokio::spawn(async move {
         let run = async {
             // Two concurrent runs would process the same events.
-            let _alone = shared.after_hooks.lock(worker.row.worker_id.as_str()).await;
+            let _alone = shared.locks.after_hooks.lock(worker.row.worker_id.as_str()).await;
             worker.run(news).await;
         };
         tokio::select! {

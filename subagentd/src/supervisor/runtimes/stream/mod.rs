@@ -85,6 +85,8 @@ pub(crate) struct StreamState {
 /// How `dial` is started.
 pub(super) enum DialCommand {
     Known(Command),
+    /// It was started before, and waits for the first message.
+    Started(Dialed),
     /// An engine is asked first.
     Asked(Pin<Box<dyn Future<Output = Result<DialTarget>> + Send>>),
 }
@@ -123,6 +125,7 @@ impl PlacedStream {
         let taken = turn.and_then(DialTurn::now);
         let waits = turn.filter(|_| taken.is_none()).cloned();
         let (dial, dialed) = match dial {
+            DialCommand::Started(dialed) => (None, Some(dialed)),
             DialCommand::Known(command) if waits.is_none() => (None, Some(Dialed::spawn(command)?)),
             DialCommand::Known(command) => (Some(DialCommand::Known(command)), None),
             asked @ DialCommand::Asked(_) => (Some(asked), None),
@@ -158,7 +161,7 @@ impl PlacedStream {
                     Ok(DialTarget::Reached(command)) => spawned(*command),
                     Err(error) => Err(error),
                 },
-                (None, None) => Err(unreachable("there is no command", "")),
+                (None, Some(DialCommand::Started(_)) | None) => Err(unreachable("there is no command", "")),
             };
             match dialed {
                 Ok(Dialed { child, stdin, stdout, said }) => {
@@ -210,8 +213,8 @@ impl Drop for PlacedStream {
     }
 }
 
-/// The process of `dial`.
-struct Dialed {
+/// The process of `dial`. Dropping it kills it.
+pub(super) struct Dialed {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
@@ -219,7 +222,7 @@ struct Dialed {
 }
 
 impl Dialed {
-    fn spawn(mut command: Command) -> io::Result<Self> {
+    pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -27,7 +27,7 @@ pub(crate) async fn check(actor: &mut Actor) -> bool {
     actor.budgets.stale = false;
     if actor.stops() {
         actor.budgets.at = None;
-        actor.budgets.time_runs(false, &actor.shared.budgets);
+        actor.budgets.time_runs(false, &actor.shared.changes.budgets);
         return false;
     }
     match add_budget_events(actor).await {
@@ -65,11 +65,11 @@ async fn follow(actor: &mut Actor, accounts: &Accounts) -> bool {
     let over = accounts.cancels_others(now);
     if over.iter().any(|one| !actor.budgets.over.contains(one)) {
         // The budget is exhausted for all workers that share it.
-        actor.shared.budgets.send_modify(|changes| *changes += 1);
+        actor.shared.changes.budgets.send_modify(|changes| *changes += 1);
     }
     actor.budgets.over = over;
     let runs = runs(&actor.worker);
-    actor.budgets.time_runs(runs && accounts.shares_time(), &actor.shared.budgets);
+    actor.budgets.time_runs(runs && accounts.shares_time(), &actor.shared.changes.budgets);
     let left = accounts.left(now).filter(|_| actor.budgets.limited && runs);
     // One millisecond after the limit, never before it.
     let left = left.and_then(|millis| millis.checked_add(1)).map(Duration::from_millis);
@@ -137,7 +137,7 @@ pub(crate) async fn set_limits(actor: &mut Actor, order: LimitOrder) {
             actor.budgets.is_news();
             if actor.tasks.gives() {
                 // Tasks of the worker share its budget.
-                actor.shared.budgets.send_modify(|changes| *changes += 1);
+                actor.shared.changes.budgets.send_modify(|changes| *changes += 1);
             }
         }
         response

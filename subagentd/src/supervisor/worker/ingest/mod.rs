@@ -238,7 +238,7 @@ async fn take(
         actor.session.restore_failures = failures;
     }
     if guard.is_some() && actor.runtime.is_here(&actor.shared.boot_id) {
-        actor.shared.set_guard(&actor.identity.worker_id, guard);
+        actor.shared.live.set_guard(&actor.identity.worker_id, guard);
     }
     if let Some((spec, _)) = spec {
         actor.spec = spec;

@@ -71,9 +71,9 @@ async fn on_hello(actor: &mut Actor, hello: RuntimeHello) {
         runtime.hello(&hello, watch);
     }
     let is_here = actor.runtime.is_here(&actor.shared.boot_id);
-    actor.shared.set_guard(&actor.identity.worker_id, hello.guard.filter(|_| is_here));
+    actor.shared.live.set_guard(&actor.identity.worker_id, hello.guard.filter(|_| is_here));
     if hello.guard.is_some() && is_here {
-        actor.shared.set_runtime(&actor.identity.worker_id, hello.process);
+        actor.shared.live.set_runtime(&actor.identity.worker_id, hello.process);
     }
     let ends = client_rules::starts_without_rules(actor, &hello).await;
     if !ingest::ingest_or_retry(actor, Goal::Record(hello.journal_end.number)).await {

@@ -108,7 +108,7 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
         }
         end_strays(actor).await;
         // Only now: until then, remaining processes belong to the agent, not to the owner.
-        actor.shared.set_guard(&actor.identity.worker_id, None);
+        actor.shared.live.set_guard(&actor.identity.worker_id, None);
         if !matches!(actor.worker.state, LifecycleState::Stopping(_)) {
             return;
         }

@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::reach::Reach;
+use crate::supervisor::live_runtimes::LiveToken;
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::ExitWatch;
-use crate::supervisor::shared::LiveToken;
 
 /// Time limit of an answer to a hello or command. Then the runtime counts as unresponsive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

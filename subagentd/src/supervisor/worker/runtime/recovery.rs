@@ -7,10 +7,10 @@ use super::live::LiveRuntime;
 use super::{connection, copied, gone, place_ends, starting};
 use crate::store::turns::tool_calls;
 use crate::store::workers::{self, details};
+use crate::supervisor::live_runtimes::LiveToken;
 use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::ExitWatch;
 use crate::supervisor::runtimes::{journal, locks};
-use crate::supervisor::shared::LiveToken;
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::questions;
 use crate::supervisor::worker::tasks::limits;
@@ -41,7 +41,7 @@ pub(crate) async fn recover(actor: &mut Actor) {
     }
     if matches!(lock, Ok(None)) {
         // Processes below these belong to the agent, even without a connection.
-        actor.shared.set_processes(
+        actor.shared.live.set_processes(
             &actor.identity.worker_id,
             actor.runtime.stored_process,
             actor.runtime.stored_guard,
@@ -49,7 +49,7 @@ pub(crate) async fn recover(actor: &mut Actor) {
     }
     match lock {
         Ok(None) if subagent_failpoint::sabotaged("gone.invent") => gone::gone(actor).await,
-        Ok(None) => match LiveToken::take(&actor.shared, actor.runtime.place.is_placed()) {
+        Ok(None) => match LiveToken::take(&actor.shared.live, actor.runtime.place.is_placed()) {
             Ok(live) => adopt_runtime(actor, live).await,
             // The runtime continues. The actor connects when another runtime has ended.
             Err(error) => actor.journal.retry_later(error),
@@ -89,9 +89,9 @@ async fn recover_placed(actor: &mut Actor) {
     if actor.runtime.is_here(&actor.shared.boot_id) {
         // Processes below these belong to the agent, even without a connection.
         let (runtime, guard) = (actor.runtime.stored_process, actor.runtime.stored_guard);
-        actor.shared.set_processes(&actor.identity.worker_id, runtime, guard);
+        actor.shared.live.set_processes(&actor.identity.worker_id, runtime, guard);
     }
-    match LiveToken::take(&actor.shared, actor.runtime.place.is_placed()) {
+    match LiveToken::take(&actor.shared.live, actor.runtime.place.is_placed()) {
         Ok(live) => adopt_runtime(actor, live).await,
         // The runtime continues. The actor connects when another runtime has ended.
         Err(error) => actor.journal.retry_later(error),

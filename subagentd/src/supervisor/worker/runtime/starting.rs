@@ -8,11 +8,11 @@ use subagent_protocol::{Code, Error, Result};
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
 use super::{connection, gone, submitting};
+use crate::supervisor::live_runtimes::LiveToken;
 use crate::supervisor::runtimes::locks;
 use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::{self, ExitWatch};
 use crate::supervisor::runtimes::queued::PlaceTurn;
-use crate::supervisor::shared::LiveToken;
 use crate::supervisor::start::{environment, program};
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
@@ -59,7 +59,7 @@ pub(crate) async fn start_runtime(actor: &mut Actor) {
 }
 
 async fn try_start_runtime(actor: &mut Actor) -> Result<()> {
-    let live = LiveToken::take(&actor.shared, actor.runtime.place.is_placed())?;
+    let live = LiveToken::take(&actor.shared.live, actor.runtime.place.is_placed())?;
     locks::make_directory(&actor.identity.directory)?;
     let held = |what: &str| {
         Error::new(Code::StopIncomplete, format!("{what} of this worker still runs; try again in a moment"))

@@ -11,15 +11,15 @@ use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
 use super::{connection, gone, place_ends, placed};
 use crate::supervisor::entropy;
+use crate::supervisor::live_runtimes::LiveToken;
 use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
 use crate::supervisor::runtimes::queued::PlaceTurn;
-use crate::supervisor::shared::LiveToken;
 use crate::supervisor::start::{environment, program};
 use crate::supervisor::worker::actor::Actor;
 
 /// Starts a placed runtime. Without an answer, a stream decides whether it lives.
 pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
-    let live = match LiveToken::take(&actor.shared, actor.runtime.place.is_placed()) {
+    let live = match LiveToken::take(&actor.shared.live, actor.runtime.place.is_placed()) {
         Ok(live) => live,
         Err(error) => {
             // The place is asked for again with the next start.

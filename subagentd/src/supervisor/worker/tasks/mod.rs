@@ -52,7 +52,7 @@ async fn follow(actor: &mut Actor, concern: Concern) -> bool {
         actor.tasks.ended = own.ended;
     }
     if std::mem::take(&mut actor.tasks.changed) {
-        actor.shared.wake_actors(ring.into_iter().filter(|other| *other != actor.identity.id));
+        actor.shared.changes.wake_actors(ring.into_iter().filter(|other| *other != actor.identity.id));
     }
     if actor.stops() {
         return false;
