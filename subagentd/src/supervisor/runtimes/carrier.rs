@@ -252,9 +252,10 @@ impl Carrier {
         }
     }
 
-    /// Whether `dial` can be started before the runtime there. Each of its connections costs round trips.
+    /// Whether `dial` is started beside the runtime there. Not as the first connection: one that others
+    /// can share must be there before.
     pub(super) fn dials_beside_start(&self) -> bool {
-        matches!(self.placement.engine, Engine::Ssh(_))
+        matches!(self.placement.engine, Engine::Ssh(_)) && self.turn.is_reached()
     }
 
     /// Returns the command that runs `subagent-runtime dial` there. The folder, the socket and the

@@ -392,7 +392,7 @@ impl PlacedRuntime {
         let shared = self.carrier.queue().is_some_and(|queue| queue.is_held());
         let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, shared, start };
         let handle = self.handle.take();
-        // A connection needs round trips before its first message. One that fails is dialed again.
+        // A connection needs round trips before its first message.
         let dials = self.carrier.dials_beside_start();
         let dialed = dials.then(|| Dialed::spawn(self.carrier.dial(&self.worker))).and_then(Result::ok);
         let submitted = match serde_json::to_vec(&request) {
@@ -520,8 +520,8 @@ impl PlacedRuntime {
             }
         };
         let serving = self.serving.clone();
-        let turn = (!std::mem::take(&mut self.hurries)).then(|| self.carrier.turn());
-        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving, turn)?;
+        let hurries = std::mem::take(&mut self.hurries);
+        let (stream, frames) = PlacedStream::open(dial, open, mirror, serving, self.carrier.turn(), hurries)?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
     }

@@ -320,6 +320,43 @@ fn a_turn_goes_on_while_a_shared_connection_is_killed() {
 }
 
 #[test]
+fn the_stream_of_a_later_worker_is_opened_beside_its_start() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    // Only a start needs a login shell there.
+    let (held, begun) = (sandbox.file("held"), sandbox.file("begun"));
+    host.profile(&format!(
+        "echo one >> {}; while [ -e {} ]; do sleep 0.1; done\n",
+        begun.display(),
+        held.display()
+    ));
+    let starts = || fs::read_to_string(&begun).map_or(0, |log| log.lines().count());
+    let named = |name: &str| host.processes().into_iter().filter(|one| one.name == name).count();
+    let dials = || named("subagent-dial");
+    let mut workers = Vec::new();
+    // Another client may share the connection of the first one, which must be there before.
+    for streams in [0, 2] {
+        fs::write(&held, "").unwrap();
+        let start = ["worker", "start", "--launcher", "demo", "--on", "there"];
+        let starting = sandbox.subagent(&start).deadline(DEADLINE).spawn();
+        wait_until("the start there", DEADLINE, || (starts() == workers.len() + 1).then_some(()));
+        wait_until("the streams", DEADLINE, || (dials() == streams).then_some(()));
+        fs::remove_file(&held).unwrap();
+        let started = starting.output().data_of("worker.started");
+        workers.push(started["workerId"].as_str().unwrap().to_owned());
+    }
+    for worker in &workers {
+        assert_eq!(sandbox.send(worker, "!say done")["assistantText"], "done");
+    }
+    assert_eq!(dials(), 2, "each worker has one stream");
+    for worker in &workers {
+        let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn nothing_of_a_start_is_on_a_command_line() {
     const SECRET: &str = "secret-of-an-agent-there-81b0";
     let mut sandbox = TestSandbox::new();

@@ -36,7 +36,7 @@ pub(super) use ending::unreachable;
 use ending::{broken, check_protocol, ended, no_stream, silent};
 pub(super) use error_output::ErrorOutput;
 use mirror::MirrorWriter;
-use turns::{DialTurn, TakenTurn};
+use turns::{DialTurn, ReachedPlace, TakenTurn};
 
 /// Time without a message after which the place is asked for a sign of life. Each stream adds up to
 /// [`SPREAD`], so that many streams do not ask at once.
@@ -110,7 +110,8 @@ pub(crate) struct PlacedStream {
 
 impl PlacedStream {
     /// Starts `dial` with this command. Frames of the command socket go through the returned stream,
-    /// which ends with the connection there. `serving` gets the connections of the task server.
+    /// which ends with the connection there. `serving` gets the connections of the task server. One that
+    /// `hurries` waits for no turn.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -119,11 +120,12 @@ impl PlacedStream {
         open: StreamOpen,
         mirror: MirrorWriter,
         serving: Option<TaskServing>,
-        turn: Option<&DialTurn>,
+        turns: &DialTurn,
+        hurries: bool,
     ) -> io::Result<(Self, DuplexStream)> {
         let (give_input, input) = oneshot::channel();
-        let taken = turn.and_then(DialTurn::now);
-        let waits = turn.filter(|_| taken.is_none()).cloned();
+        let taken = if hurries { None } else { turns.now() };
+        let waits = (taken.is_none() && !hurries).then(|| turns.clone());
         let (dial, dialed) = match dial {
             DialCommand::Started(dialed) => (None, Some(dialed)),
             DialCommand::Known(command) if waits.is_none() => (None, Some(Dialed::spawn(command)?)),
@@ -142,7 +144,17 @@ impl PlacedStream {
         let asks = outgoing.downgrade();
         let hurry = Arc::new(Notify::new());
         let notified = Arc::clone(&hurry);
-        let mut receiver = Receiver { mirror, to_actor, state, channels, asks, said, turn: None };
+        let mut receiver = Receiver {
+            mirror,
+            to_actor,
+            state,
+            channels,
+            asks,
+            said,
+            turns: turns.clone(),
+            turn: None,
+            reached: None,
+        };
         let receives = async move {
             receiver.turn = match waits {
                 Some(turns) => turns.wait(&notified).await,
@@ -244,8 +256,11 @@ struct Receiver {
     channels: StreamChannels,
     asks: mpsc::WeakUnboundedSender<StreamMessage>,
     said: ErrorOutput,
+    turns: DialTurn,
     /// Until the place has answered.
     turn: Option<TakenTurn>,
+    /// Since the place has answered.
+    reached: Option<ReachedPlace>,
 }
 
 impl Receiver {
@@ -274,7 +289,7 @@ impl Receiver {
     }
 
     async fn end(mut self, why: Error) {
-        self.turn = None;
+        (self.turn, self.reached) = (None, None);
         tracing::warn!(error = %why, "a stream to a placed worker has ended");
         self.state.send_modify(|state| state.end = Some(why));
         // The other half may keep the stream open.
@@ -355,6 +370,7 @@ impl Receiver {
             StreamMessage::Control(StreamControl::ChannelEnd { channel }) => self.channels.is_ended(channel),
             StreamMessage::Control(StreamControl::Hello(hello)) => {
                 self.turn = None;
+                self.reached = Some(self.turns.reached());
                 check_protocol(&hello)?;
                 let offset = hello.now_ms.map_or(0, |now| entropy::now().0.saturating_sub(now));
                 self.state.send_modify(|state| {

@@ -1,7 +1,8 @@
-//! How many connections to one place are being opened at a time. A host that comes back has many
-//! workers, and each client of ssh takes its part of this machine.
+//! How many connections to one place are being opened at a time, and how many are open. A host that
+//! comes back has many workers, and each client of ssh takes its part of this machine.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,14 @@ pub(crate) struct DialTurns(Arc<Mutex<HashMap<String, DialTurn>>>);
 
 /// The turns of the connections to a placement.
 #[derive(Debug, Clone)]
-pub(in crate::supervisor::runtimes) struct DialTurn(Arc<Semaphore>);
+pub(in crate::supervisor::runtimes) struct DialTurn {
+    free: Arc<Semaphore>,
+    /// Number of open connections whose place has answered.
+    reached: Arc<AtomicUsize>,
+}
+
+/// An open connection whose place has answered.
+pub(super) struct ReachedPlace(Arc<AtomicUsize>);
 
 /// A turn that was taken. Dropping it gives it to the next worker.
 pub(super) struct TakenTurn(JoinHandle<()>);
@@ -30,7 +38,8 @@ impl DialTurns {
     /// Returns the turns of a placement.
     pub(in crate::supervisor::runtimes) fn at(&self, placement: &str) -> DialTurn {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_placement = || DialTurn(Arc::new(Semaphore::new(DIALS_AT_ONCE)));
+        let of_placement =
+            || DialTurn { free: Arc::new(Semaphore::new(DIALS_AT_ONCE)), reached: Arc::default() };
         all.entry(placement.to_owned()).or_insert_with(of_placement).clone()
     }
 }
@@ -38,7 +47,18 @@ impl DialTurns {
 impl DialTurn {
     /// Returns a turn if one is free.
     pub(super) fn now(&self) -> Option<TakenTurn> {
-        Arc::clone(&self.0).try_acquire_owned().ok().map(|turn| TakenTurn::begin(turn, LONGEST_TURN))
+        Arc::clone(&self.free).try_acquire_owned().ok().map(|turn| TakenTurn::begin(turn, LONGEST_TURN))
+    }
+
+    /// Counts a connection whose place has answered.
+    pub(super) fn reached(&self) -> ReachedPlace {
+        self.reached.fetch_add(1, Ordering::Relaxed);
+        ReachedPlace(Arc::clone(&self.reached))
+    }
+
+    /// Whether a connection is open whose place has answered.
+    pub(in crate::supervisor::runtimes) fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed) > 0
     }
 
     /// Waits for a turn. In a hurry, none is taken.
@@ -46,8 +66,14 @@ impl DialTurn {
         tokio::select! {
             biased;
             () = hurry.notified() => None,
-            turn = Arc::clone(&self.0).acquire_owned() => turn.ok().map(|turn| TakenTurn::begin(turn, LONGEST_TURN)),
+            turn = Arc::clone(&self.free).acquire_owned() => turn.ok().map(|turn| TakenTurn::begin(turn, LONGEST_TURN)),
         }
+    }
+}
+
+impl Drop for ReachedPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -84,6 +110,17 @@ mod tests {
         assert!(waiting.wait(&hurry).await.is_some());
     }
 
+    #[test]
+    fn a_placement_is_reached_while_one_of_its_connections_is_open() {
+        let all = DialTurns::default();
+        let first = all.at("one").reached();
+        let second = all.at("one").reached();
+        drop(first);
+        assert!(all.at("one").is_reached() && !all.at("other").is_reached());
+        drop(second);
+        assert!(!all.at("one").is_reached());
+    }
+
     #[tokio::test]
     async fn what_a_client_asks_for_does_not_wait() {
         let turns = DialTurns::default().at("one");
@@ -98,7 +135,7 @@ mod tests {
     #[tokio::test]
     async fn a_silent_place_keeps_no_turn_for_long() {
         let turns = DialTurns::default().at("one");
-        let take = || Arc::clone(&turns.0).try_acquire_owned().unwrap();
+        let take = || Arc::clone(&turns.free).try_acquire_owned().unwrap();
         let short = Duration::from_millis(10);
         let _taken: Vec<TakenTurn> = (0..DIALS_AT_ONCE).map(|_| TakenTurn::begin(take(), short)).collect();
         let waited = timeout(LONGEST_TURN, turns.wait(&Notify::new())).await;
