@@ -85,12 +85,21 @@ pub struct PlaceIdentity {
     pub cluster: String,
     /// A random word that the engine keeps with the place.
     pub request: String,
+    /// The name of the place; empty if an older version has asked for it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// The engine's own id of the place, once the engine has named it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
 
 impl PlaceIdentity {
+    /// Returns the name of the place, or this one if it was not stored.
+    #[must_use]
+    pub fn name_or(&self, other: impl FnOnce() -> String) -> String {
+        if self.name.is_empty() { other() } else { self.name.clone() }
+    }
+
     /// Returns whether a place with this id and this word is meant.
     #[must_use]
     pub fn is(&self, uid: &str, request: Option<&str>) -> bool {

@@ -91,7 +91,12 @@ fn a_pod_is_that_of_one_runtime_and_has_nothing_secret() {
 
 /// What is known of the pod with the id `u-1`.
 fn identity(uid: Option<&str>) -> PlaceIdentity {
-    PlaceIdentity { cluster: "c".into(), request: "0f0f".into(), uid: uid.map(str::to_owned) }
+    PlaceIdentity {
+        cluster: "c".into(),
+        request: "0f0f".into(),
+        name: String::new(),
+        uid: uid.map(str::to_owned),
+    }
 }
 
 #[test]

@@ -51,6 +51,15 @@ pub(super) async fn read(carrier: &Carrier, worker: &WorkerId, number: u64) -> R
     .await
 }
 
+/// Returns the name of the place of a runtime. A state dir that was moved gives other names to later places.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) async fn name(carrier: &Carrier, worker: &WorkerId, number: u64) -> Result<String> {
+    let asked = read(carrier, worker, number).await?.unwrap_or_default();
+    Ok(asked.identity.name_or(|| carrier.place_name(worker, number)))
+}
+
 /// Stores what is known of the place of a runtime.
 ///
 /// # Errors

@@ -23,6 +23,7 @@ use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
 
+use super::asked;
 use super::stray_processes::FormerClients;
 use super::stream::turns::DialTurn;
 use crate::supervisor::entropy;
@@ -236,7 +237,9 @@ impl Carrier {
     /// queue. If a process of ours holds the place, that one starts it: a job ends what its commands leave.
     pub(super) async fn submit(&self, worker: &WorkerId, incarnation: u64, handle: Option<&str>) -> Command {
         if let (Some(queue), Some(handle)) = (self.queue(), handle) {
-            let place = NamedPlace { name: &self.place_name(worker, incarnation), handle };
+            let asked = asked::name(self, worker, incarnation).await;
+            let name = asked.unwrap_or_else(|_| self.place_name(worker, incarnation));
+            let place = NamedPlace { name: &name, handle };
             let folder = self.folder_there(worker).display().to_string();
             let relay = [RELAY, &folder, &incarnation.to_string()];
             let words = if queue.is_held() { relay.as_slice() } else { &["submit", worker.as_str()] };

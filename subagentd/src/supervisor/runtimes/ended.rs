@@ -158,7 +158,7 @@ pub(super) async fn end(
     open: Option<&StreamOpen>,
 ) -> Result<()> {
     let Some(mut asked) = asked::read(carrier, worker, number).await? else { return Ok(()) };
-    let name = carrier.place_name(worker, number);
+    let name = asked.identity.name_or(|| carrier.place_name(worker, number));
     if engine.shares_folder() {
         if let Some(open) = open {
             // A folder in which no command can be run serves no other daemon.

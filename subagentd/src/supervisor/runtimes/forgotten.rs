@@ -51,7 +51,7 @@ pub(super) async fn proved(
         PlaceQueue::Slurm(slurm) => forgotten_job(carrier, slurm, worker, number).await,
         PlaceQueue::Command(_) => match asked::has_ended(carrier, worker, number).await? {
             true => {
-                let handle = carrier.place_name(worker, number);
+                let handle = asked::name(carrier, worker, number).await?;
                 Ok(PlaceStatus::Gone { handle, state: "ended".to_owned() })
             }
             false => Err(unreachable("the handle of the place is not known", "")),
@@ -70,7 +70,7 @@ pub(super) async fn proved(
                 None if asked::has_ended(carrier, worker, number).await? => {}
                 None => return Err(unreachable("the cluster of the pod is not known", "")),
             }
-            let handle = carrier.place_name(worker, number);
+            let handle = asked::name(carrier, worker, number).await?;
             Ok(PlaceStatus::Gone { handle, state: DELETED.to_owned() })
         }
     }
@@ -99,7 +99,8 @@ async fn forgotten_job(
     number: u64,
 ) -> Result<PlaceStatus> {
     // A cluster without accounting may not have this client.
-    if let Ok(look_back) = output(carrier, engine.look_back(&carrier.place_name(worker, number))).await
+    if let Ok(look_back) =
+        output(carrier, engine.look_back(&asked::name(carrier, worker, number).await?)).await
         && look_back.status.success()
     {
         match slurm::status(&String::from_utf8_lossy(&look_back.stdout)) {
@@ -169,6 +170,7 @@ mod tests {
             identity: PlaceIdentity {
                 cluster: cluster.into(),
                 request: "0f".into(),
+                name: String::new(),
                 uid: uid.map(str::to_owned),
             },
             age: Duration::from_secs(seconds),

@@ -148,7 +148,8 @@ async fn request(
         Some(asked) if asked.identity.uid.is_none() => asked.identity.clone(),
         _ => {
             let request = hex(&entropy::random::<8>()?);
-            PlaceIdentity { cluster: cluster.clone(), request, uid: None }
+            let name = carrier.place_name(worker, number);
+            PlaceIdentity { cluster: cluster.clone(), request, name, uid: None }
         }
     };
     if identity.cluster != cluster {
@@ -188,7 +189,7 @@ async fn request(
         }
     }
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
-    let name = carrier.place_name(worker, number);
+    let name = identity.name_or(|| carrier.place_name(worker, number));
     loop {
         let status = look(carrier, engine, (worker, number), &mut identity).await;
         if is_taken && matches!(status, Ok(PlaceStatus::Absent)) {
@@ -216,7 +217,7 @@ async fn start(
     manifest: PodManifest,
 ) -> Result<ClientAnswer> {
     let start = PlaceStart {
-        name: &carrier.place_name(worker, number),
+        name: &identity.name_or(|| carrier.place_name(worker, number)),
         worker: worker.as_str(),
         number,
         folder: &carrier.folder_there(worker),
@@ -245,7 +246,7 @@ async fn take_uid(
             true => Err(unreachable(what, &cleaned(&said.stdout))
                 .with("reason", "command")
                 .with("command", "submit")
-                .with("name", carrier.place_name(worker, number))
+                .with("name", identity.name_or(|| carrier.place_name(worker, number)))
                 .recommend("correct `submit`: the last line must be the handle, one word")),
         };
     };
@@ -330,7 +331,8 @@ pub(super) async fn inside(
 ) -> Result<Option<ClientCommand>> {
     match settled(carrier, engine, worker, number).await? {
         PlaceStatus::Ready { handle } => {
-            let place = NamedPlace { name: &carrier.place_name(worker, number), handle: &handle };
+            let name = asked::name(carrier, worker, number).await?;
+            let place = NamedPlace { name: &name, handle: &handle };
             Ok(Some(engine.exec(place, &carrier.program(), words)))
         }
         PlaceStatus::Gone { .. } => Ok(None),
@@ -399,7 +401,7 @@ pub(super) async fn look(
     (worker, number): (&WorkerId, u64),
     identity: &mut PlaceIdentity,
 ) -> Result<PlaceStatus> {
-    let name = carrier.place_name(worker, number);
+    let name = identity.name_or(|| carrier.place_name(worker, number));
     let Some(look) = engine.look(&name, identity) else { return Ok(PlaceStatus::Absent) };
     let output = output(carrier, look).await?;
     let printed =
@@ -426,7 +428,8 @@ async fn log_of(
     handle: &str,
 ) -> Vec<u8> {
     // Only for the message.
-    match engine.log(NamedPlace { name: &carrier.place_name(worker, number), handle }) {
+    let Ok(name) = asked::name(carrier, worker, number).await else { return Vec::new() };
+    match engine.log(NamedPlace { name: &name, handle }) {
         None if !engine.shares_folder() => Vec::new(),
         None => {
             let file = carrier.folder(worker).join(JOB_LOG);

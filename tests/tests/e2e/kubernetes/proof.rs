@@ -180,3 +180,34 @@ fn the_end_of_an_earlier_pod_of_a_number_proves_nothing_about_the_next_one() {
     assert!(ended.exists() && !asked.exists() && cluster.pods.pods().is_empty());
     sandbox.finish();
 }
+
+#[test]
+fn a_pod_is_not_lost_to_a_daemon_whose_state_dir_was_moved() {
+    let mut sandbox = TestSandbox::new();
+    let Some(cluster) = Kubernetes::start(&mut sandbox) else { return };
+    sandbox.init();
+    let worker = sandbox.start_on("pods");
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    sandbox.wait_for_prompt(1);
+    let (runtime, pod) = (sandbox.runtime(&worker), cluster.pod());
+    sandbox.kill_daemon();
+    fs::remove_dir_all(sandbox.file("run/subagent")).unwrap();
+    let moved = sandbox.file("moved");
+    fs::rename(sandbox.state_dir(), &moved).unwrap();
+    sandbox.set_state_dir(moved);
+    // The name of a pod has a hash of the path.
+    let shown = sandbox.show(&worker);
+    assert_eq!((&shown["state"], shown.get("unreachable")), (&json!("running"), None), "{shown}");
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
+    assert_eq!(cluster.pods.created(), [pod.as_str()]);
+    // The next pod has a name of this path.
+    let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    assert!(cluster.pods.created().len() == 2 && cluster.pod() != pod, "{:?}", cluster.pods.created());
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert!(cluster.pods.pods().is_empty(), "{:?}", cluster.pods.pods());
+    sandbox.finish();
+}

@@ -42,7 +42,7 @@ fn a_turn_in_a_job_goes_on() {
         assert!(std::env::var_os("SUBAGENT_REQUIRE_NETWORKS").is_none(), "{missing}");
         return say(&format!("SKIPPED, NOTHING WAS TESTED: {missing}"));
     }
-    // That node has the volume at another path, so the name of the job is none of its daemon.
+    // That node has the volume at another path, which gives other names to later jobs.
     let volume = sandbox.file("volume-of-the-other-node");
     fs::rename(sandbox.state_dir(), &volume).unwrap();
     sandbox.set_state_dir(volume);
