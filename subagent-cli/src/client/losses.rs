@@ -7,8 +7,10 @@ use subagent_protocol::Code;
 use crate::failure::Failure;
 
 /// Maximum number of consecutive losses. With more, the request crashes the daemon, or it closes every
-/// connection.
+/// connection. A wait through a link has more: a network that comes and goes says nothing about the daemon.
 const MOST: u32 = 5;
+/// Pause before each connection of such a wait after that.
+const PAUSE: Duration = Duration::from_secs(1);
 /// A connection of this duration resets the count.
 const GOOD: Duration = Duration::from_secs(10);
 
@@ -63,14 +65,23 @@ impl RetryBudget {
         }
     }
 
-    /// Counts a loss of a connection that existed for `held`.
+    /// Counts a loss of a connection that existed for `held`, through a link with another machine or not.
+    /// Returns the pause before the next one.
     ///
     /// # Errors
     /// `DAEMON_UNRESPONSIVE{pid,error}` above the maximum.
-    pub(super) fn count(&mut self, held: Duration, pid: i32, error: &str) -> Result<(), Failure> {
-        self.count = if held >= GOOD { 1 } else { self.count + 1 };
-        if self.count <= MOST {
-            return Ok(());
+    pub(super) fn count(
+        &mut self,
+        held: Duration,
+        through_link: bool,
+        pid: i32,
+        error: &str,
+    ) -> Result<Duration, Failure> {
+        self.count = if held >= GOOD { 1 } else { self.count.saturating_add(1) };
+        match self.count <= MOST {
+            true => return Ok(Duration::ZERO),
+            false if self.waits && through_link => return Ok(PAUSE),
+            false => {}
         }
         Err(Failure::new(
             Code::DaemonUnresponsive,
@@ -93,13 +104,29 @@ mod tests {
     fn quick_losses_in_a_row_are_bounded_and_good_connections_forgive() {
         let mut losses = RetryBudget::default();
         for _ in 0..MOST {
-            losses.count(Duration::ZERO, 1, "reset").unwrap();
+            losses.count(Duration::ZERO, false, 1, "reset").unwrap();
         }
-        let failure = losses.count(Duration::ZERO, 1, "reset").unwrap_err();
+        let failure = losses.count(Duration::ZERO, false, 1, "reset").unwrap_err();
         assert!(failure.is(Code::DaemonUnresponsive));
         for _ in 0..100 {
-            losses.count(GOOD, 1, "reset").unwrap();
+            losses.count(GOOD, false, 1, "reset").unwrap();
         }
+    }
+
+    #[test]
+    fn a_wait_goes_on_through_a_link_that_comes_and_goes() {
+        let mut losses = RetryBudget::of_wait();
+        let mut lose = |through_link| losses.count(Duration::ZERO, through_link, 1, "reset");
+        for _ in 0..MOST {
+            assert!(lose(true).unwrap().is_zero());
+        }
+        for _ in 0..100 {
+            assert_eq!(lose(true).unwrap(), PAUSE);
+        }
+        assert!(lose(false).unwrap_err().is(Code::DaemonUnresponsive));
+        let mut losses = RetryBudget::default();
+        let refused = (0..=MOST).map(|_| losses.count(Duration::ZERO, true, 1, "reset")).last();
+        assert!(refused.unwrap().unwrap_err().is(Code::DaemonUnresponsive));
     }
 
     #[test]
@@ -108,7 +135,7 @@ mod tests {
         assert!(losses.redial_limit(false).is_zero() && !losses.is_wait_cut());
         losses.waits();
         assert!(losses.redial_limit(false).is_zero() && !losses.is_wait_cut());
-        losses.count(GOOD, 1, "reset").unwrap();
+        losses.count(GOOD, false, 1, "reset").unwrap();
         assert!(losses.is_wait_cut() && losses.redial_limit(false) > REDIAL_LIMIT);
         assert_eq!(losses.redial_limit(true), REDIAL_LIMIT);
         let losses = RetryBudget::after_loss(false);

@@ -179,16 +179,10 @@ impl DaemonClient {
         }
     }
 
-    /// Makes all requests parts of a wait: a host is dialed again for as long as for one.
-    #[must_use]
-    pub fn for_wait(self) -> Self {
-        Self { waits: true, ..self }
-    }
-
     /// Counts each connection as a lost one of a wait: the command has reached the daemon before.
     #[must_use]
     pub fn during_wait(self) -> Self {
-        Self { cut: Some(true), ..self.for_wait() }
+        Self { cut: Some(true), waits: true, ..self }
     }
 
     /// Sets the controller on whose behalf the client sends requests.

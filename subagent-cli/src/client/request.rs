@@ -11,7 +11,7 @@ use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::placement::PLACED_MODE;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connect::{DaemonConnection, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
@@ -50,12 +50,9 @@ impl DaemonClient {
         if self.link.as_ref().is_some_and(|link| link.sender.is_closed()) {
             // It was lost between two requests.
             self.link = None;
-            self.cut = self.cut.or(Some(self.waits));
+            self.cut = self.cut.or(Some(false));
         }
         let mut losses = self.cut.map(RetryBudget::after_loss).unwrap_or_default();
-        if self.waits {
-            losses.waits();
-        }
         let mut deadline = None;
         let mut wait_end = None;
         loop {
@@ -81,7 +78,13 @@ impl DaemonClient {
                     self.cut = self.waits.then_some(true);
                     return answer;
                 }
-                Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
+                Ok(Err(lost)) => {
+                    self.lost(lost, &mut losses).await?;
+                    if self.waits {
+                        // The host may be dialed again for longer than a request may take.
+                        deadline = None;
+                    }
+                }
                 // Its stream hangs, and the next one is announced in its place.
                 Err(failure) if probe.is_redialed() && until.is_none() => {
                     self.lost(Lost::Broken(failure.message), &mut losses).await?;
@@ -156,7 +159,12 @@ impl DaemonClient {
                 "it was ending".to_owned()
             }
         };
-        losses.count(since.elapsed(), info.process.pid, &what)
+        let through_link = self.place.far.is_some() || info.mode == PLACED_MODE;
+        let pause = losses.count(since.elapsed(), through_link, info.process.pid, &what)?;
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
+        Ok(())
     }
 }
 

@@ -45,7 +45,9 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     let worker = super::worker_id(worker)?;
     subagent_failpoint::check("dial.before_open")?;
     let output = DaemonOutput;
-    let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain(), limit: None };
+    // It may be started before the runtime, and the daemon's machine may die then.
+    let limit = Some(SILENCE_LIMIT);
+    let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain(), limit };
     // The daemon speaks first: until then, `kubectl` may drop what it should pass on.
     let first = input.message()?;
     // A banner may end without a line end. Also for a check, which only closes its end.

@@ -64,8 +64,7 @@ pub(super) fn send(
 ) -> Result<SentMessage> {
     let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let typed = named_worker(&worker_id, workspace)?.to_owned();
-    let client = DaemonClient::new(context, workspace);
-    let mut client = if wait.is_some() { client.for_wait() } else { client };
+    let mut client = DaemonClient::new(context, workspace);
     let worker_id =
         if typed == LAST { block_on(last_worker::pin(&mut client, &[typed]))?.concat() } else { typed };
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));

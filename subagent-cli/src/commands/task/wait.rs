@@ -47,7 +47,7 @@ pub(super) fn run(args: &TaskWaitArgs, context: &CliContext) -> Result<CliOutcom
     // What is too long to be added to a point in time is no limit.
     let time = std::time::Duration::try_from_secs_f64(args.timeout).ok().filter(|time| !time.is_zero());
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
-    let mut client = submitter.client()?.for_wait();
+    let mut client = submitter.client()?;
     let end = Wait::new(task, submitter.token(), deadline);
     let waited = block_on(async {
         let on_question = OnQuestion::of(context, args.no_wait_for_answers, !args.no_ask);

@@ -56,8 +56,18 @@ pub(super) async fn read(carrier: &Carrier, worker: &WorkerId, number: u64) -> R
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(super) async fn name(carrier: &Carrier, worker: &WorkerId, number: u64) -> Result<String> {
-    let asked = read(carrier, worker, number).await?.unwrap_or_default();
-    Ok(asked.identity.name_or(|| carrier.place_name(worker, number)))
+    let stored = with_folder(carrier, worker, move |folder| {
+        for path in [path(folder, number), ended(folder, number)] {
+            match fs::read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // An older version has stored nothing about a job of Slurm.
+                Ok(bytes) if bytes.is_empty() => break,
+                read => return Ok(serde_json::from_slice(&read?)?),
+            }
+        }
+        Ok(PlaceIdentity::default())
+    });
+    Ok(stored.await?.name_or(|| carrier.place_name(worker, number)))
 }
 
 /// Stores what is known of the place of a runtime.

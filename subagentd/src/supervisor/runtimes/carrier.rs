@@ -22,6 +22,7 @@ use subagent_protocol::placement::ssh;
 use subagent_protocol::placement::{Engine, PLACED_THERE, Placement};
 use subagent_protocol::{Code, Error, Result};
 use tokio::process::Command;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::asked;
 use super::stray_processes::FormerClients;
@@ -255,10 +256,13 @@ impl Carrier {
         }
     }
 
-    /// Whether `dial` is started beside the runtime there. Not as the first connection: one that others
-    /// can share must be there before.
-    pub(super) fn dials_beside_start(&self) -> bool {
-        matches!(self.placement.engine, Engine::Ssh(_)) && self.turn.is_reached()
+    /// Returns the turn of a `dial` that is started beside the runtime there. Not as the first connection:
+    /// one that others can share must be there before. `own`: how many the worker itself has.
+    pub(super) fn turn_beside_start(&self, own: usize) -> Option<OwnedSemaphorePermit> {
+        match self.placement.engine {
+            Engine::Ssh(_) => self.turn.early(own),
+            _ => None,
+        }
     }
 
     /// Returns the command that runs `subagent-runtime dial` there. The folder, the socket and the

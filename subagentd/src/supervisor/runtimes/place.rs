@@ -382,9 +382,15 @@ impl PlacedRuntime {
         self.stream = None;
     }
 
+    fn drop_connections(&mut self) {
+        self.drop_stream();
+        self.dialed = None;
+    }
+
     /// Starts a runtime there.
     pub(crate) async fn submit(&mut self, epoch: DaemonEpoch, start: RuntimeStart) -> Submitted {
-        self.drop_stream();
+        let own = usize::from(self.is_greeted() && self.stream.as_ref().is_some_and(PlacedStream::is_open));
+        self.drop_connections();
         let nothing_left = std::mem::replace(&mut self.guard_gone, false);
         self.journal_lost = false;
         let incarnation = start.incarnation;
@@ -393,8 +399,8 @@ impl PlacedRuntime {
         let request = SubmitRequest { protocol: STREAM_PROTOCOL, epoch, root, supersede, shared, start };
         let handle = self.handle.take();
         // A connection needs round trips before its first message.
-        let dials = self.carrier.dials_beside_start();
-        let dialed = dials.then(|| Dialed::spawn(self.carrier.dial(&self.worker))).and_then(Result::ok);
+        let turn = self.carrier.turn_beside_start(own);
+        let dialed = turn.and_then(|turn| Dialed::early(self.carrier.dial(&self.worker), turn).ok());
         let submitted = match serde_json::to_vec(&request) {
             Ok(request) => {
                 let runtime = (&self.worker, incarnation);
@@ -436,7 +442,7 @@ impl PlacedRuntime {
     /// The owner accepts that the runtime may go on there. Where only the end of a place proves the end of
     /// its runtime, this holds for all later daemons.
     pub(crate) async fn give_up(&mut self) {
-        self.drop_stream();
+        self.drop_connections();
         (self.guard_gone, self.supersedes) = (true, true);
         if self.carrier.queue().is_some_and(|queue| !queue.shares_folder())
             && let Err(error) = asked::give_up(&self.carrier, &self.worker).await
@@ -508,7 +514,8 @@ impl PlacedRuntime {
         let mirror = self.mirror.begin(at.cursor)?;
         let token = self.carrier.token().map_err(|error| io::Error::other(error.message))?;
         let open = self.open(at.clone(), token);
-        let dial = match (self.dialed.take(), self.carrier.queue()) {
+        let dialed = self.dialed.take().and_then(|mut dialed| dialed.runs().then_some(dialed));
+        let dial = match (dialed, self.carrier.queue()) {
             (Some(dialed), _) => DialCommand::Started(dialed),
             (None, None) => DialCommand::Known(self.carrier.dial(&self.worker)),
             // The engine says where the runtime is, and whether.

@@ -1,5 +1,7 @@
 //! A job that waits in the queue of the cluster.
 
+use std::fs;
+
 use serde_json::Value;
 use subagent_tests::harness::{TestSandbox, wait_until};
 
@@ -76,6 +78,25 @@ fn a_stop_takes_a_waiting_job_out_of_the_queue() {
     let error = sandbox.run(&["worker", "stop", &worker]).error("STOP_INCOMPLETE");
     assert_eq!(error["details"]["pending"]["engine"], "slurm", "{error}");
     slurm.start_controller();
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert!(slurm.jobs().iter().all(|(other, _)| *other != name), "{:?}", slurm.jobs());
+    let _ = slurm.run(&["scancel", &filling]);
+    sandbox.finish();
+}
+
+#[test]
+fn a_stop_takes_a_waiting_job_out_of_the_queue_after_the_state_dir_was_moved() {
+    let mut sandbox = TestSandbox::new();
+    let Some(slurm) = Slurm::start(&mut sandbox) else { return };
+    sandbox.init();
+    let filling = slurm.fill();
+    let (worker, _) = waiting(&sandbox);
+    let name = slurm.job_of(&worker, 1);
+    sandbox.kill_daemon();
+    fs::remove_dir_all(sandbox.file("run/subagent")).unwrap();
+    let moved = sandbox.file("moved");
+    fs::rename(sandbox.state_dir(), &moved).unwrap();
+    sandbox.set_state_dir(moved);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert!(slurm.jobs().iter().all(|(other, _)| *other != name), "{:?}", slurm.jobs());
     let _ = slurm.run(&["scancel", &filling]);

@@ -24,7 +24,7 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, split,
 };
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -176,7 +176,8 @@ impl PlacedStream {
                 (None, Some(DialCommand::Started(_)) | None) => Err(unreachable("there is no command", "")),
             };
             match dialed {
-                Ok(Dialed { child, stdin, stdout, said }) => {
+                Ok(Dialed { child, stdin, stdout, said, early }) => {
+                    drop(early);
                     // The other task is alive, or the stream is dropped.
                     let _ = give_input.send(stdin);
                     Receiver { said, ..receiver }.run(child, stdout).await;
@@ -231,6 +232,9 @@ pub(super) struct Dialed {
     stdin: ChildStdin,
     stdout: ChildStdout,
     said: ErrorOutput,
+    /// Of a `dial` that was started beside the runtime there. It is given back when the process ends or
+    /// has its first message.
+    early: Option<OwnedSemaphorePermit>,
 }
 
 impl Dialed {
@@ -245,7 +249,17 @@ impl Dialed {
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let said = ErrorOutput::of(child.stderr.take());
-        Ok(Self { child, stdin, stdout, said })
+        Ok(Self { child, stdin, stdout, said, early: None })
+    }
+
+    /// Starts it beside a start, in this turn.
+    pub(super) fn early(command: Command, turn: OwnedSemaphorePermit) -> io::Result<Self> {
+        Ok(Self { early: Some(turn), ..Self::spawn(command)? })
+    }
+
+    /// Whether the process has not ended.
+    pub(super) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 }
 

@@ -12,6 +12,9 @@ use tokio::time::sleep;
 
 /// Maximum number of connections to one placement that have not been answered yet.
 pub(crate) const DIALS_AT_ONCE: usize = 16;
+/// Maximum number of connections to one placement that are opened beside starts. Each doubles the
+/// logins of a start, which a server limits.
+const EARLY_AT_ONCE: usize = 2;
 /// Time after which a connection without an answer lets the next one begin. A silent one ends before, if
 /// no engine is asked first: with less, a busy machine would open more than it can answer.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_secs(30);
@@ -24,6 +27,8 @@ pub(crate) struct DialTurns(Arc<Mutex<HashMap<String, DialTurn>>>);
 #[derive(Debug, Clone)]
 pub(in crate::supervisor::runtimes) struct DialTurn {
     free: Arc<Semaphore>,
+    /// For connections beside starts.
+    early: Arc<Semaphore>,
     /// Number of open connections whose place has answered.
     reached: Arc<AtomicUsize>,
 }
@@ -38,8 +43,11 @@ impl DialTurns {
     /// Returns the turns of a placement.
     pub(in crate::supervisor::runtimes) fn at(&self, placement: &str) -> DialTurn {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_placement =
-            || DialTurn { free: Arc::new(Semaphore::new(DIALS_AT_ONCE)), reached: Arc::default() };
+        let of_placement = || DialTurn {
+            free: Arc::new(Semaphore::new(DIALS_AT_ONCE)),
+            early: Arc::new(Semaphore::new(EARLY_AT_ONCE)),
+            reached: Arc::default(),
+        };
         all.entry(placement.to_owned()).or_insert_with(of_placement).clone()
     }
 }
@@ -56,9 +64,10 @@ impl DialTurn {
         ReachedPlace(Arc::clone(&self.reached))
     }
 
-    /// Whether a connection is open whose place has answered.
-    pub(in crate::supervisor::runtimes) fn is_reached(&self) -> bool {
-        self.reached.load(Ordering::Relaxed) > 0
+    /// Returns a turn beside a start, if more than `own` connections are open whose place has answered.
+    pub(in crate::supervisor::runtimes) fn early(&self, own: usize) -> Option<OwnedSemaphorePermit> {
+        let is_reached = self.reached.load(Ordering::Relaxed) > own;
+        Arc::clone(&self.early).try_acquire_owned().ok().filter(|_| is_reached)
     }
 
     /// Waits for a turn. In a hurry, none is taken.
@@ -111,14 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_is_reached_while_one_of_its_connections_is_open() {
+    fn few_connections_are_opened_beside_starts_and_only_while_another_one_is_open() {
         let all = DialTurns::default();
         let first = all.at("one").reached();
         let second = all.at("one").reached();
         drop(first);
-        assert!(all.at("one").is_reached() && !all.at("other").is_reached());
+        assert!(all.at("one").early(0).is_some() && all.at("other").early(0).is_none());
+        assert!(all.at("one").early(1).is_none(), "the own connection does not count");
+        let taken: Vec<_> = (0..EARLY_AT_ONCE).map(|_| all.at("one").early(0).unwrap()).collect();
+        assert!(all.at("one").early(0).is_none());
+        drop(taken);
+        assert!(all.at("one").early(0).is_some());
         drop(second);
-        assert!(!all.at("one").is_reached());
+        assert!(all.at("one").early(0).is_none());
     }
 
     #[tokio::test]
