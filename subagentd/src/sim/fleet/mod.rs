@@ -31,6 +31,8 @@ const MEASURED: &str = include_str!("../../../../docs/performance.md");
 
 const WORKERS: usize = 10_000;
 const HOSTS: usize = 100;
+/// Number of workers of the bench row `fleet`.
+const FLEET: f64 = 2000.0;
 /// Number of pieces of text in a turn, one each second.
 const PIECES: u64 = 20;
 /// Number of synced commits of a `send`, one after the other.
@@ -152,6 +154,36 @@ fn difference(label: &str, found: &[f64]) -> Option<String> {
 fn assert_no_difference(rows: &[(&str, Vec<f64>)]) {
     let wrong: Vec<String> = rows.iter().filter_map(|(label, found)| difference(label, found)).collect();
     assert!(wrong.is_empty(), "docs/fleet.md:\n{}", wrong.join("\n"));
+}
+
+/// Returns the first number in this column of a row of what was measured.
+fn measured(bench: &str, what: &str, column: usize) -> f64 {
+    numbers(cells(MEASURED, &[bench, what])[column])[0]
+}
+
+#[test]
+fn the_page_has_what_was_measured() {
+    // Columns of targets have the figure first, others the number of runs. kB are 1024 bytes.
+    let of_fleet = measured("fleet", "the daemon within 200 MiB", 0) * 1024.0 / FLEET;
+    let client = measured("unreachable", "memory of the ssh client here for each of them", 1) / 1e3;
+    let measured = [
+        ("memory of the daemon", of_fleet),
+        ("memory of the ssh clients here", client),
+        ("processes here", measured("fleet", "processes here for each of them", 1)),
+        ("open files of the daemon", measured("fleet", "open files of the daemon for each", 1)),
+        ("events", measured("ssh", "the same there", 1)),
+        (
+            "a turn of 200 workers at once, each with a connection of its own",
+            measured("unreachable", "a turn of all 200 at once", 1),
+        ),
+        (
+            "the same after the daemon was killed, with 200 new connections",
+            measured("unreachable", "the same after the daemon was killed", 1),
+        ),
+    ];
+    let is_far = |(label, found): &(&str, f64)| (figure(label, 0) - found).abs() > TOLERANCE * found.abs();
+    let wrong: Vec<_> = measured.into_iter().filter(is_far).collect();
+    assert!(wrong.is_empty(), "docs/performance.md has other figures than docs/fleet.md: {wrong:?}");
 }
 
 #[test]
