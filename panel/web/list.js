@@ -125,18 +125,18 @@ class PanelList extends HTMLElement {
     });
   }
 
-  /** Only what is at another place is moved: a row keeps the focus. @param {any[]} nodes */
+  /** Only what is at another place is moved, and a row keeps the focus. @param {any[]} nodes */
   place(nodes) {
+    const focused = /** @type {HTMLElement | null} */ (this.body.contains(document.activeElement) ? document.activeElement : null);
+    const wanted = new Set(nodes);
+    // Headings are new each time: rows behind an old one would be moved.
+    for (const node of [...this.body.childNodes]) if (!wanted.has(node)) node.remove();
     let at = this.body.firstChild;
     for (const node of nodes) {
       if (node === at) at = at.nextSibling;
       else this.body.insertBefore(node, at);
     }
-    while (at) {
-      const next = at.nextSibling;
-      at.remove();
-      at = next;
-    }
+    if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
   }
 
   /** @param {any} place */

@@ -502,7 +502,18 @@ const journeys = {
     await row(page, 'demo-1').waitFor();
     await press(page, question(page, 'make there').getByRole('button', { name: /Allow once/ }));
     await gone(question(page, 'make there'));
-    await press(page, row(page, 'there'));
+    // A row keeps the focus while the list changes, also when it is moved.
+    const [here, there] = [row(page, 'demo-1'), row(page, 'there')];
+    for (const inFront of [false, true]) {
+      await reach(page, here);
+      await there.evaluate((link, inFront) => {
+        const list = link.closest('panel-list');
+        if (inFront) list.body.prepend(link.closest('panel-row'));
+        list.update();
+      }, inFront);
+      if (!(await here.evaluate((element) => element === document.activeElement))) problems.push('a row has lost the focus');
+    }
+    await press(page, there);
     await page.locator('panel-item.agent', { hasText: 'went on there' }).waitFor();
     await accessible(page, 'workspaces');
   },

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::workers::UnreachableState;
 use crate::event::Event;
 use crate::ids::WorkerId;
 use crate::state::{WorkerState, words};
@@ -84,6 +85,9 @@ pub struct WaitedWorker {
     pub outcome: WorkerOutcome,
     /// State of the worker now.
     pub state: WorkerState,
+    /// Set while its place does not answer: then the state is the last one known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<UnreachableState>,
     /// With `matched`, the event. Without `until`, that is the end of its last turn
     /// or the open question.
     pub matched_event: Option<Event>,

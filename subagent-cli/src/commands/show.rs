@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{WorkerOverview, WorkerView};
 use subagent_protocol::details::Cost;
 use subagent_protocol::ids::{TurnId, WorkerId};
-use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 
 use crate::client::{DaemonClient, block_on, view};
@@ -96,7 +95,7 @@ struct WorkerLines<'a> {
     worker_id: &'a WorkerId,
     name: &'a str,
     label: &'a str,
-    state: WorkerState,
+    state: String,
     updated_at: Timestamp,
     launcher: &'a str,
     branch: Option<&'a str>,
@@ -111,7 +110,7 @@ impl<'a> WorkerLines<'a> {
             worker_id: &worker.worker_id,
             name: &worker.name,
             label: &worker.label,
-            state: worker.state,
+            state: text::state(worker.state, worker.unreachable.is_some()),
             updated_at: worker.updated_at,
             launcher: &worker.launcher,
             branch: worker.worktree.as_ref().map(|worktree| worktree.branch.as_str()),

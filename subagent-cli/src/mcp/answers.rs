@@ -3,6 +3,7 @@
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use subagent_protocol::api::{TaskMerge, TaskMessage, TaskMessaged, TaskShown, TaskView};
+use subagent_protocol::data::workers::UnreachableState;
 use subagent_protocol::task_result::{self, About, TaskToolResult};
 use subagent_protocol::{Code, json};
 
@@ -73,11 +74,19 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
         "iterations": task.steps,
         "tools_used": task.tool_calls,
     });
+    mark_unreachable(&mut one, task.unreachable.as_ref());
     // The published form has no such key.
     if let Some(merge) = &shown.merge {
         json::extend(&mut one, [("merge", self::merge(merge))]);
     }
     data(&one)
+}
+
+/// Says since when the place of a worker does not answer. Its state is then the last one known.
+pub(super) fn mark_unreachable(shown: &mut Value, unreachable: Option<&UnreachableState>) {
+    if let Some(unreachable) = unreachable {
+        json::extend(shown, [("unreachable_since", json!(unreachable.since))]);
+    }
 }
 
 /// The last merge of a task's files.
@@ -102,10 +111,12 @@ pub(super) fn list(tasks: &[TaskView]) -> CallToolResult {
 /// A list of tasks as JSON.
 pub(super) fn listed(tasks: &[TaskView]) -> Value {
     let item = |task: &TaskView| {
-        json!({
+        let mut item = json!({
             "id": task.task_id, "name": task.name, "task": task.prompt, "status": task.status,
             "created_at": task.times.created_at, "model": task.model,
-        })
+        });
+        mark_unreachable(&mut item, task.unreachable.as_ref());
+        item
     };
     tasks.iter().map(item).collect()
 }

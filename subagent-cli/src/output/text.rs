@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use subagent_protocol::state::WorkerState;
 
 use super::json;
 
@@ -67,7 +68,17 @@ fn marked(item: &Value, key: &str) -> String {
     let shown = cell(item.get(key).unwrap_or(&Value::Null));
     let is_marked =
         matches!(key, "state" | "status") && item.get("unreachable").is_some_and(Value::is_object);
-    if is_marked { format!("{shown} (unreachable)") } else { shown }
+    mark(shown, is_marked)
+}
+
+/// The state of a worker, whose place may not answer.
+#[must_use]
+pub fn state(state: WorkerState, is_unreachable: bool) -> String {
+    mark(state.as_str().to_owned(), is_unreachable)
+}
+
+fn mark(state: String, is_unreachable: bool) -> String {
+    if is_unreachable { format!("{state} (unreachable)") } else { state }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ fn sandbox() -> TestSandbox {
 }
 
 /// A client of `subagent mcp`.
-struct McpClient {
+pub(crate) struct McpClient {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -52,7 +52,7 @@ impl McpClient {
         Self::of(sandbox.command("subagent").args(["mcp"]).process(), json!({"elicitation": {"form": {}}}))
     }
 
-    fn new(sandbox: &TestSandbox) -> Self {
+    pub(crate) fn new(sandbox: &TestSandbox) -> Self {
         Self::with(sandbox, &["mcp"])
     }
 
@@ -140,7 +140,7 @@ impl McpClient {
         (text.to_owned(), answer["result"]["isError"] == true)
     }
 
-    fn called(&mut self, tool: &str, arguments: Value) -> (String, bool) {
+    pub(crate) fn called(&mut self, tool: &str, arguments: Value) -> (String, bool) {
         let id = self.call(tool, arguments);
         self.text(id)
     }

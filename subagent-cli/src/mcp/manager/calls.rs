@@ -22,6 +22,7 @@ use crate::client::{
     ApiRequest, DaemonClient, EventBatch, RequestPath, into_items, read, segment, wait_many,
 };
 use crate::failure::{Failure, Result};
+use crate::mcp::answers::mark_unreachable;
 
 /// Maximum length of an agent's text in the answer to a wait, in characters; `get_events` returns all of
 /// it.
@@ -111,10 +112,12 @@ async fn list_workers(client: &mut DaemonClient, all: bool) -> Result<Value> {
     let listed: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers")).await?;
     let shown = |worker: &&WorkerView| all || worker.state != WorkerState::Stopped;
     let workers = listed.items.iter().filter(shown).map(|worker| {
-        json!({
+        let mut shown = json!({
             "worker_id": worker.worker_id, "label": worker.label, "state": worker.state,
             "launcher": worker.launcher, "turn_id": worker.active_turn_id, "cwd": worker.cwd,
-        })
+        });
+        mark_unreachable(&mut shown, worker.unreachable.as_ref());
+        shown
     });
     Ok(json!({"workers": workers.collect::<Vec<_>>()}))
 }
@@ -153,6 +156,7 @@ async fn wait_for(client: &mut DaemonClient, workers: Vec<String>, seconds: f64)
 /// Returns the state of a worker after a wait, with its question or last message.
 async fn waited_worker(client: &mut DaemonClient, item: WaitedWorker) -> Result<Value> {
     let mut shown = json!({"worker_id": item.worker_id, "label": item.label, "state": item.state});
+    mark_unreachable(&mut shown, item.unreachable.as_ref());
     let Some(event) = item.matched_event else { return Ok(shown) };
     let data = EventData::read(event.event_type, &event.data);
     if let Some(

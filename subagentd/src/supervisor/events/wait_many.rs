@@ -77,13 +77,14 @@ pub(crate) async fn wait_many(
     let mut items = Vec::with_capacity(rows.len());
     for (row, found) in rows.iter().zip(found) {
         let (outcome, matched_event) = found.unwrap_or((WorkerOutcome::Waiting, None));
-        let state = supervisor.view(row).await.state;
+        let view = supervisor.view(row).await;
         items.push(WaitedWorker {
             worker_id: row.worker_id.clone(),
             name: row.name.clone(),
             label: row.agent.label.clone(),
             outcome,
-            state,
+            state: view.state,
+            unreachable: view.unreachable,
             matched_event,
         });
     }

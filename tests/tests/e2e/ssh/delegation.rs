@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use subagent_tests::harness::{SshHost, TestSandbox, wait_until};
 
+use crate::mcp::McpClient;
+
 /// Time limit of operations there.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -402,7 +404,7 @@ fn a_task_there_is_marked_wherever_it_is_shown_while_its_host_is_down() {
     let listed = sandbox.run(&["task", "list"]).data();
     assert!(listed["items"][0]["unreachable"].is_object(), "{listed}");
     let human = |words: &[&str]| sandbox.command("subagent").args(words).run().stdout;
-    for words in [&["task", "list"][..], &["tree"], &["worker", "list"], &["ls"]] {
+    for words in [&["task", "list"][..], &["tree"], &["worker", "list"], &["ls"], &["show", &task]] {
         let said = human(words);
         assert!(said.contains("running") && said.contains("unreachable"), "{words:?}: {said}");
     }
@@ -410,6 +412,18 @@ fn a_task_there_is_marked_wherever_it_is_shown_while_its_host_is_down() {
     let error = sandbox.run(&wait).error("WAIT_TIMEOUT");
     assert!(error["details"]["unreachable"].is_object(), "{error}");
     assert!(!error["message"].as_str().unwrap().contains("goes on"), "{error}");
+    // An agent that manages it sees the same.
+    let mut client = McpClient::new(&sandbox);
+    for (tool, arguments) in [
+        ("get_subagents", json!({})),
+        ("get_subagents", json!({"name_or_id": task})),
+        ("list_workers", json!({})),
+        ("wait_for", json!({"worker_ids": [task], "timeout_seconds": 1})),
+    ] {
+        let (said, is_error) = client.called(tool, arguments);
+        assert!(!is_error && said.contains("\"unreachable_since\":\""), "{tool}: {said}");
+    }
+    drop(client);
     gate.open();
     host.restart_server(&sandbox);
     let ended = sandbox.run(&["task", "wait", &task]).data();
