@@ -348,6 +348,7 @@ mod tests {
             ),
             ("sbatch: error: Batch job submission failed: Invalid partition name specified", "job"),
             ("srun: error: Unable to confirm allocation for job 1: Job is pending execution", "client"),
+            ("srun: error: Slurm job 3 has expired", "client"),
         ] {
             let error = ClientFailure::Exited(Some(1), said.as_bytes()).error(&placement, "/p");
             assert_eq!((error.code, &error.details["reason"]), (Code::PlacementUnreachable, &reason.into()));

@@ -45,10 +45,12 @@ fn job(line: &str) -> Option<(u64, String, &str, &str)> {
 /// Whether a client of Slurm itself failed, and not the command in the job.
 #[must_use]
 pub fn is_of_client(said: &[u8]) -> bool {
-    const OF_CLIENT: [&str; 8] = [
+    const OF_CLIENT: [&str; 9] = [
         "srun: error: Unable to",
         "srun: error: Task launch",
         "srun: error: Invalid job",
+        // It has ended since it was looked at.
+        "srun: error: Slurm job",
         "srun: fatal",
         "sbatch: ",
         "squeue: ",
