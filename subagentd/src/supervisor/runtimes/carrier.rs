@@ -256,6 +256,16 @@ impl Carrier {
         }
     }
 
+    /// Returns the same for a start beside which `dial` runs or not. If there is no connection that both
+    /// can share, `dial` opens it: that of a start would end with it.
+    pub(super) fn beside(&self, dials: bool) -> Self {
+        let mut carrier = self.clone();
+        if let (Engine::Ssh(host), true) = (&mut carrier.placement.engine, dials) {
+            host.args.splice(0..0, ["-o", "ControlMaster=no"].map(str::to_owned));
+        }
+        carrier
+    }
+
     /// Returns the turn of a `dial` that is started beside the runtime there. Not as the first connection:
     /// one that others can share must be there before. `own`: how many the worker itself has.
     pub(super) fn turn_beside_start(&self, own: usize) -> Option<OwnedSemaphorePermit> {

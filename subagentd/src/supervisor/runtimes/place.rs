@@ -404,7 +404,8 @@ impl PlacedRuntime {
         let submitted = match serde_json::to_vec(&request) {
             Ok(request) => {
                 let runtime = (&self.worker, incarnation);
-                submission::submit(&self.carrier, runtime, handle.as_deref(), &request).await
+                let carrier = self.carrier.beside(dialed.is_some());
+                submission::submit(&carrier, runtime, handle.as_deref(), &request).await
             }
             Err(error) => Submitted::NotSent(error.into()),
         };
